@@ -138,7 +138,7 @@ nightly-tests: $(TESTSERVERS)
 	  $$(git grep -lE 'dbtest\.(Only)?Nightly\(|conformance\.(In)?(Modes|Handles)\(' -- '*_test.go' ':!holdfast*' | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: nightly
-nightly: ## What depends on luck or is long: storms, campaigns, whole models, fuzzing (TIMES=10 DURATION=10m FUZZTIME=1m PARTS=fuzz)
+nightly: ## What depends on luck or is long: storms, campaigns, simulations, whole models, fuzzing (TIMES=10 DURATION=10m FUZZTIME=1m PARTS=fuzz)
 	@.ci/parts nightly
 
 .PHONY: weekly
@@ -154,6 +154,11 @@ doors: $(TESTSERVERS) ## The adapters to other projects under the tests of those
 .PHONY: campaign
 campaign:
 	go test ./internal/test/campaign $(BUILD) -count=1 -timeout 12h -v -duration=$(DURATION) -seed=$(SEED) $(ARGS)
+
+# It needs no server, and builds package runtime once.
+.PHONY: simulation
+simulation: ## The client of leases under a seeded scheduler, for DURATION, and then planted bugs (DURATION=10m SEED=7)
+	go test ./internal/test/simulation $(BUILD) -count=1 -timeout 12h -v -run 'TestExact|TestPlanted' -duration=$(DURATION) -seed=$(SEED) $(ARGS)
 
 .PHONY: cluster
 cluster: $(TESTSERVERS) ## Galera, MySQL groups and PostgreSQL clusters under fire: installs what is missing (ARGS=-short: six minutes)

@@ -72,7 +72,7 @@ func TestParts(t *testing.T) {
 	}{
 		{"weekly", "", "1", 1, 5, 1},
 		{"weekly", "roles matrix", "3", 1, 3, 3},
-		{"nightly", "", "2", 0, 12, 0},
+		{"nightly", "", "2", 0, 14, 0},
 		{"nightly", "fuzz", "10", 0, 10, 0},
 		{"nightly", "cluster", "1", 2, 0, 0}, // it has no such part
 		{"nightly", "", "0", 2, 0, 0},

@@ -197,6 +197,7 @@ type statement struct {
 	of     string // stable name: see key
 	answer answer
 	err    error
+	ran    bool // at the store: what it waits for is that its answer arrives
 	done   chan struct{}
 }
 
@@ -248,7 +249,7 @@ func (w *world) send(s *statement) (answer, error) {
 // run runs a statement at the store.
 func (w *world) run(s *statement) {
 	a, known := w.store.run(s.name, s.text, s.args, micros(time.Now()))
-	s.answer = a
+	s.answer, s.ran = a, true
 	if !known {
 		s.err = fmt.Errorf("%w: %s", errUnknown, s.text)
 		w.violatef("unknown statement %s: %s", s.name, s.text)

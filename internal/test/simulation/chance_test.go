@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +43,7 @@ func drawn() uint64 {
 	{"runtime/time.go", "t.rand = cheaprand()", "t.rand = uint32(rand())"},
 }
 
-// build builds this package's tests with changes: of Go's own files, and of files of package sqllock.
+// build builds this package's tests with changes: of Go's own files, and of the module's.
 func build(t *testing.T, changes ...change) (binary string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,9 +52,9 @@ func build(t *testing.T, changes ...change) (binary string) {
 		t.Fatal(err)
 	}
 	replaced := map[string]string{} // a file's path, and the text that it has instead
-	for _, c := range append(chance[:len(chance):len(chance)], changes...) {
+	for _, c := range append(slices.Clip(chance), changes...) {
 		path := filepath.Join(strings.TrimSpace(string(root)), "src", c.file)
-		if strings.HasPrefix(c.file, "sqllock/") {
+		if !strings.HasPrefix(c.file, "runtime/") {
 			path = filepath.Join("..", "..", "..", c.file)
 		}
 		path, err := filepath.Abs(path)
@@ -125,7 +126,7 @@ func TestExact(t *testing.T) {
 		var children sync.WaitGroup
 		for n := range runtime.NumCPU() {
 			children.Go(func() {
-				out, err := child(t, binary, append(args[:len(args):len(args)], "-seed", strconv.FormatUint(first+uint64(n)*1e9, 10))...)
+				out, err := child(t, binary, append(slices.Clip(args), "-seed", strconv.FormatUint(first+uint64(n)*1e9, 10))...)
 				if err != nil {
 					t.Errorf("%v", err)
 				}

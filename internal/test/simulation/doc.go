@@ -7,7 +7,7 @@
 // the product: the scheduler sees what a driver sees.
 //
 // Whenever no goroutine can go on, the scheduler looks at the statements that wait, in an order that does not depend on
-// chance, and draws one thing: a statement runs; runs, and its answer is lost; fails; runs later, when its caller has its error
+// chance, and draws one thing: a statement runs; runs, and its answer comes later, or never; fails; runs later, when its caller has its error
 // already; finds the database busy; a process is not answered for a while; a caller begins its next call, or gives up; time
 // passes. Then it checks what package sqllock promises:
 //
@@ -22,8 +22,8 @@
 //	go test ./internal/test/simulation -run TestSchedules -seed 7 -schedules 10
 //
 // Go's own chance stands outside of the scheduler there: the jitter of polls, the order of maps, and which case a select takes.
-// So about one schedule in thirty goes another way when it is run again. TestExact builds the same tests with a Go whose
-// chance is the seed's as well (an overlay of four lines in package runtime), and there every seed runs twice in the same way:
+// So about one schedule in twenty goes another way when it is run again. TestExact builds the same tests with a Go whose
+// chance is the seed's as well (an overlay of a few lines in package runtime), and there every seed runs twice in the same way:
 //
 //	make simulation DURATION=10m SEED=7
 //

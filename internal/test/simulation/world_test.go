@@ -45,7 +45,6 @@ type world struct {
 	late    []*statement
 	busy    int // errors of a busy database so far
 	calls   int
-	plant   func(w *world, s *statement)
 
 	tokens    map[string]int64 // the last by key
 	violation string
@@ -86,8 +85,8 @@ const (
 )
 
 // simulate runs the schedule of a seed.
-func simulate(t *testing.T, seed uint64, traced bool, plant func(w *world, s *statement)) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 44)), store: newStore(), tokens: map[string]int64{}, ordinals: map[string]int{}, traced: traced, plant: plant, hash: 14695981039346656037}
+func simulate(t *testing.T, seed uint64, traced bool) *world {
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 44)), store: newStore(), tokens: map[string]int64{}, ordinals: map[string]int{}, traced: traced, hash: 14695981039346656037}
 	seedChance(seed)
 	synctest.Test(t, func(t *testing.T) {
 		w.begin(t)
@@ -319,8 +318,13 @@ func (w *world) resolve(s *statement) {
 		w.strike(s, ended, how)
 		return
 	}
-	if w.calm || w.rng.IntN(6) > 0 {
+	switch {
+	case s.ran, w.calm, w.rng.IntN(6) > 0:
 		w.strike(s, nil, 0)
+		return
+	case w.rng.IntN(4) == 0:
+		w.note("run, answer later", s.key())
+		w.run(s)
 		return
 	}
 	w.strike(s, errCut, w.rng.IntN(5))
@@ -333,16 +337,17 @@ func (w *world) strike(s *statement, err error, how int) {
 	}
 	switch {
 	case err == nil || how == 0:
-		w.note("run", s.key())
-		w.run(s)
-		if w.plant != nil {
-			w.plant(w, s)
+		w.note("answer", s.key())
+		if !s.ran {
+			w.run(s)
 		}
 		w.answer(s, nil)
 		return
-	case how == 1:
+	case how == 1, s.ran:
 		w.note("lose the answer", s.key())
-		w.run(s)
+		if !s.ran {
+			w.run(s)
+		}
 	case how == 2:
 		w.note("fail", s.key())
 	case how == 3:
@@ -484,7 +489,9 @@ func (w *world) end() {
 	w.gate.mu.Lock()
 	w.gate.open = true
 	for _, s := range w.gate.waiting {
-		w.run(s)
+		if !s.ran {
+			w.run(s)
+		}
 		close(s.done)
 	}
 	w.gate.waiting = nil
