@@ -160,6 +160,10 @@ campaign:
 simulation: ## The client of leases under a seeded scheduler, for DURATION, and then planted bugs (DURATION=10m SEED=7)
 	go test ./internal/test/simulation $(BUILD) -count=1 -timeout 12h -v -run 'TestExact|TestPlanted' -duration=$(DURATION) -seed=$(SEED) $(ARGS)
 
+.PHONY: rolling
+rolling: $(TESTSERVERS) ## This version and the one before side by side on each engine, in a storm, and back (FROM=commit)
+	@HOLDFAST_TEST_ROLLING=1 $(WITHSERVERS) env $(GOTEST) ./internal/test/rolling $(BUILD) -count=1 -timeout 30m -v $(ARGS)
+
 .PHONY: cluster
 cluster: $(TESTSERVERS) ## Galera, MySQL groups and PostgreSQL clusters under fire: installs what is missing (ARGS=-short: six minutes)
 	$(TESTSERVERS) -cluster -- go test ./internal/test/cluster -count=1 -timeout 60m -v $(ARGS)

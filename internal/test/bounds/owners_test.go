@@ -195,14 +195,14 @@ func ownedCalls() map[string]struct {
 			_, _, err := o.locks.Inspect(o.Ctx, "42")
 			return err
 		}},
-		"sqllock.List":         {"owner", func(o *owned) error { return firstOf(o.locks.List(o.Ctx)) }},
+		"sqllock.List": {"owner", func(o *owned) error { return firstOf(o.locks.List(o.Ctx)) }},
 		"sqllock.Watch": {"owner", func(o *owned) error {
 			return ended(o, func(ctx context.Context) iter.Seq2[sqllock.Event, error] { return o.locks.Watch(ctx, "42") })
 		}},
 		"sqllock.WatchPrefix": {"owner", func(o *owned) error {
 			return ended(o, func(ctx context.Context) iter.Seq2[sqllock.Event, error] { return o.locks.WatchPrefix(ctx, "") })
 		}},
-		"election.Observe": {"owner", func(o *owned) error { return ended(o, election.New(o.locks, "leader").Observe) }},
+		"election.Observe":     {"owner", func(o *owned) error { return ended(o, election.New(o.locks, "leader").Observe) }},
 		"sqllock.ForceRelease": {"owner", func(o *owned) error { return second(o.locks.ForceRelease(o.Ctx, "42", 0, why)) }},
 		"sqllock.Guard": {"owner", func(o *owned) error {
 			return but(sqllock.ErrLost, o.inTx(func(ctx context.Context, tx *sql.Tx) error {
