@@ -147,7 +147,7 @@ func (e *testElector) IsLeader(ctx context.Context) error {
 		_, seen, _ = election.New(all, "scheduler").Leader(ctx)
 	}
 	err := member.IsLeader(ctx)
-	if errors.Is(err, holdfastgocron.ErrNotLeader) {
+	if err != nil {
 		e.notLeader <- struct{}{}
 	}
 	return err

@@ -29,8 +29,7 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock/election"
 )
 
-// ErrNotLeader is the answer of an Elector whose replica does not lead.
-var ErrNotLeader = errors.New("holdfastgocron: this replica does not lead")
+var errNotLeader = errors.New("holdfastgocron: this replica does not lead")
 
 // NewLocker returns a Locker for gocron.WithDistributedLocker. A job's name is the key of its lease, among the leases of
 // locks' owner: name each job, because gocron's default is the name of its function.
@@ -90,10 +89,10 @@ func (e *Elector) Run(ctx context.Context, value []byte) error {
 	})
 }
 
-// IsLeader returns nil while this replica leads, and else ErrNotLeader. It asks no database.
+// IsLeader returns nil while this replica leads, and else an error. It asks no database.
 func (e *Elector) IsLeader(context.Context) error {
 	if leader := e.leader.Load(); leader == nil || leader.Context().Err() != nil {
-		return ErrNotLeader
+		return errNotLeader
 	}
 	return nil
 }

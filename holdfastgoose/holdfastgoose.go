@@ -12,15 +12,13 @@ package holdfastgoose
 import (
 	"context"
 	"database/sql"
-	"errors"
+	"fmt"
 
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
-
-// ErrNotLocked is the error of an Unlock without a Lock before it.
-var ErrNotLocked = errors.New("holdfastgoose: unlock without a lock")
 
 // New returns a Locker for a provider of goose. It holds the lease on key, of locks' owner, and ignores the *sql.DB that
 // goose passes. All programs that migrate the same tables must use the same key. Lock waits until its context ends.
@@ -29,7 +27,7 @@ var ErrNotLocked = errors.New("holdfastgoose: unlock without a lock")
 // replica while a migration still runs. Unlock returns [sqllock.ErrLost] then, and goose's call fails: look at what was
 // applied. A statement of a migration that is safe when it is repeated stays so.
 //
-// Errors of Lock: those of [sqllock.Locker.Acquire].
+// Errors of Lock: those of [sqllock.Locker.Acquire]. Unlock without a Lock is [holdfast.ErrInvalid].
 func New[Tx any](locks *sqllock.Locker[Tx], key string, opts ...sqllock.AcquireOptions) lock.Locker {
 	return &locker[Tx]{locks: locks, key: key, opts: opts, lease: make(chan *sqllock.Lease, 1)}
 }
@@ -60,6 +58,6 @@ func (l *locker[Tx]) Unlock(ctx context.Context, _ *sql.DB) error {
 	case lease := <-l.lease:
 		return lease.Release(context.WithoutCancel(ctx)) // goose may call it after its context has ended
 	default:
-		return ErrNotLocked
+		return fmt.Errorf("%w: holdfastgoose: Unlock without a Lock before it", holdfast.ErrInvalid)
 	}
 }

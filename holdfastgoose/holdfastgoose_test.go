@@ -113,7 +113,7 @@ func TestLost(t *testing.T) {
 func TestUse(t *testing.T) {
 	each(t, func(t *testing.T, _ dbtest.Engine, pool *sql.DB, replica func(t *testing.T) lock.Locker) {
 		a, b := replica(t), replica(t)
-		if err := a.Unlock(t.Context(), pool); !errors.Is(err, holdfastgoose.ErrNotLocked) {
+		if err := a.Unlock(t.Context(), pool); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("Unlock before Lock: %v", err)
 		}
 		must(t, a.Lock(t.Context(), pool))

@@ -98,11 +98,13 @@ func judge(all []TermID, now map[string]int64, ended int64, repeated bool) map[i
 	freed := map[int]Freed{}
 	// Free rows have the term's token. Rows that are gone belong to others: if no term was ended here,
 	// all were lost before; if as many were, none.
-	var free, kept, gone []int
+	var free, again, gone []int
 	for i, t := range all {
 		switch n, there := now[string(t.Name.Row())]; {
-		case there && n == 0: // locked, or granted to another attempt of the list since
-			kept = append(kept, i)
+		case there && n == 0: // locked
+			if sharesRow(all, i) { // or granted to another attempt of the list since
+				again = append(again, i)
+			}
 		case there && n == t.Token:
 			free = append(free, i)
 		default:
@@ -116,14 +118,24 @@ func judge(all []TermID, now map[string]int64, ended int64, repeated bool) map[i
 	}
 	elsewhere := here && ended != 0 // some were ended whose rows have changed since
 	for _, i := range gone {
-		freed[i] = Freed{Was: elsewhere && !repeated && ended == int64(len(gone)) && len(kept) == 0, Ambiguous: repeated || elsewhere}
+		freed[i] = Freed{Was: elsewhere && !repeated && ended == int64(len(gone)) && len(again) == 0, Ambiguous: repeated || elsewhere}
 	}
 	if repeated || elsewhere {
-		for _, i := range kept {
+		for _, i := range again {
 			freed[i] = Freed{Ambiguous: true}
 		}
 	}
 	return freed
+}
+
+// sharesRow reports whether another term of the list is of the same lock.
+func sharesRow(all []TermID, i int) bool {
+	for j, t := range all {
+		if j != i && t.Name == all[i].Name {
+			return true
+		}
+	}
+	return false
 }
 
 func same(all []TermID, f Freed) map[int]Freed {

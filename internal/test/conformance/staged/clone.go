@@ -23,6 +23,7 @@ func (e *env[Tx]) clone() *holdfast.DB[Tx] {
 // family is a family of locks with the table of its terms in the clone.
 type family[Tx any] struct {
 	acquire func(l *sqllock.Locker[Tx], key string) (*sqllock.Lease, error)
+	term    func(l *sqllock.Locker[Tx], key string, token int64) sqllock.Term
 	rows    string
 }
 
@@ -32,9 +33,11 @@ type family[Tx any] struct {
 func afterRestoreClone[Tx any](e *env[Tx]) {
 	db := e.clone()
 	families := map[string]family[Tx]{
-		"lease": {func(l *sqllock.Locker[Tx], key string) (*sqllock.Lease, error) { return l.Acquire(e.Ctx, key) }, "clone_locks"},
+		"lease": {func(l *sqllock.Locker[Tx], key string) (*sqllock.Lease, error) { return l.Acquire(e.Ctx, key) }, (*sqllock.Locker[Tx]).Term, "clone_locks"},
 		"fair": {func(l *sqllock.Locker[Tx], key string) (*sqllock.Lease, error) {
 			return fairlock.New(l).Acquire(e.Ctx, key)
+		}, func(l *sqllock.Locker[Tx], key string, token int64) sqllock.Term {
+			return fairlock.New(l).Term(key, token)
 		}, "clone_tickets"},
 	}
 	guarded := func(l *sqllock.Locker[Tx], term sqllock.Term, effect string) error {
@@ -46,7 +49,7 @@ func afterRestoreClone[Tx any](e *env[Tx]) {
 		})
 	}
 	original, before := e.LockerWith(sqllock.Options{}), e.LockerOn(db, sqllock.Options{})
-	// twin returns a term of the original; l has a term of the clone with the same token.
+	// twin returns a term of the original, by its token alone; l has a term of the clone with the same token.
 	twin := func(name string, l *sqllock.Locker[Tx], key string) sqllock.Term {
 		e.Helper()
 		theirs, err := families[name].acquire(original, key)
@@ -54,7 +57,7 @@ func afterRestoreClone[Tx any](e *env[Tx]) {
 		mine, err := families[name].acquire(l, key)
 		e.Check(err)
 		e.Must(`UPDATE `+families[name].rows+` SET token = $1 WHERE token = $2`, theirs.Token(), mine.Token())
-		return theirs.Term()
+		return families[name].term(original, key, theirs.Token())
 	}
 	for name := range families {
 		if err := guarded(before, twin(name, before, "naive"), "naive"); err != nil {
