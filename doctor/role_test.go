@@ -116,6 +116,10 @@ func appWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	r := payouts(e, s, nil)
 	_, err := r.Do(e.Ctx, idempotency.Op{Owner: "anna", Key: "paid"}, "")
 	e.Check(err)
+	e.Check(db.InTx(e.Ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := r.StartTx(ctx, tx, idempotency.Op{Owner: "anna", Key: "waiting"}, "")
+		return err
+	}))
 	_, err = payouts(e, s, errors.New("no answer")).Do(e.Ctx, idempotency.Op{Owner: "anna", Key: "parked"}, "")
 	if !errors.Is(err, idempotency.ErrUnknown) {
 		e.Errorf("parked: %v", err)
@@ -157,6 +161,12 @@ func operatorWork(e *env, db *holdfast.DB[*sql.Tx]) {
 	o := operators.New(s)
 	e.Check(o.Resolve(e.Ctx, staged.Ref{Owner: "anna", Name: "payout", Key: "parked"}, operators.Resolution{Step: staged.StepDone, StepResult: "paid"}, who))
 	e.Check(o.Erase(e.Ctx, staged.Ref{Owner: "anna", Name: "payout", Key: "paid"}, who))
+	if _, err := o.Cancel(e.Ctx, staged.Ref{Owner: "anna", Name: "payout", Key: "waiting"}, who); err != nil {
+		e.Errorf("an operator cancels: %v", err)
+	}
+	if _, err := o.Cancel(e.Ctx, staged.Ref{Owner: "anna", Name: "payout", Key: "never"}, who); !errors.Is(err, holdfast.ErrDenied) {
+		e.Errorf("an operator voids a key that was never used: %v", err)
+	}
 	_, err := e.LockerOn(db, sqllock.Options{}).ForceRelease(e.Ctx, "lease", 0, holdfast.Actor{By: "test", Reason: "asked"})
 	e.Check(err)
 	holder := e.LockerOn(e.DB, sqllock.Options{})

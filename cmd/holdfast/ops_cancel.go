@@ -18,9 +18,9 @@ func newOpsCancel(o *opsFlags) *cobra.Command {
 		Long: "End an operation that was not executed. It is rejected then, with the code voided and --reason,\n" +
 			"which its callers see.\n\n" +
 			"A key that was never used is kept from being used, so that a request that is still on its way\n" +
-			"is refused when it comes: look at the key twice. An operation that waits and has done no step\n" +
-			"is ended. Whatever was done, or has begun a call outside, stays as it is: the command says what\n" +
-			"became of it, and fails.\n",
+			"is refused when it comes: look at the key twice. That needs the role of the program. An operation\n" +
+			"that waits and has done no step is ended. Whatever was done, or has begun a call outside, stays as\n" +
+			"it is: the command says what became of it, and fails.\n",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ref, err := r.ref()
 			if err != nil {

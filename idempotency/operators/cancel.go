@@ -17,7 +17,8 @@ var errNothing = errors.New("nothing to do")
 
 // Cancel ends an operation that was not executed, and records the actor and the reason in the same transaction: what
 // [staged.Runner.Cancel] does for a staged operation that has done no step, and [idempotency.Store.Void] for a
-// record of Do. A key that was never used is kept from being used by either. The reason is stored with the
+// record of Do. A key that was never used is kept from being used by either: that inserts rows, which the role of
+// operators may not do, so it needs the role of the program ([holdfast.ErrDenied]). The reason is stored with the
 // rejection, too, which callers see.
 //
 // The outcome is Executed if this call has ended the operation, and Replayed if an earlier one had.
@@ -39,7 +40,7 @@ func (o *Operators[Tx]) Cancel(ctx context.Context, ref staged.Ref, who holdfast
 		}
 		if err == nil {
 			var of idempotency.Outcome
-			if of, err = o.staged.Cancel(ctx, q, ref, who.Reason); begun || of == idempotency.Executed {
+			if of, err = o.staged.Cancel(ctx, q, ref, begun, who.Reason); begun || of == idempotency.Executed {
 				outcome = of
 			}
 		}

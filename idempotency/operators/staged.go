@@ -26,7 +26,7 @@ type operations interface {
 	// in errors.
 	ResolveStep(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, action, field string, how staged.StepOutcome, result any, rejection *idempotency.Rejection) error
 	// Cancel ends an operation that has done no step, or keeps one that has not begun from beginning.
-	Cancel(ctx context.Context, q core.Querier, ref staged.Ref, reason string) (idempotency.Outcome, error)
+	Cancel(ctx context.Context, q core.Querier, ref staged.Ref, begun bool, reason string) (idempotency.Outcome, error)
 	// PackRejection encodes the rejection of an operation.
 	PackRejection(id once.ID, v *idempotency.Rejection) ([]byte, error)
 	// PackAs encodes the result of an operation that an operator gives for a stored type.

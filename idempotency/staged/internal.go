@@ -50,13 +50,16 @@ func (i internals[Tx]) ResolveStep(ctx context.Context, q core.Querier, id once.
 	return i.transitions.resolveStep(ctx, q, id, row, &finding{action: action, field: field, step: row.Step, how: how, result: result, rejection: rejection})
 }
 
-// Cancel ends an operation that has done no step, or keeps one that has not begun from beginning.
-func (i internals[Tx]) Cancel(ctx context.Context, q core.Querier, ref Ref, reason string) (idempotency.Outcome, error) {
+// Cancel ends an operation that has done no step, or without begun keeps one from beginning. Only the latter inserts a row.
+func (i internals[Tx]) Cancel(ctx context.Context, q core.Querier, ref Ref, begun bool, reason string) (idempotency.Outcome, error) {
 	checked, err := i.transitions.store.Check(idempotency.Op{Owner: ref.Owner, Name: ref.Name, Key: ref.Key, NoFingerprint: true})
 	if err != nil {
 		return 0, err
 	}
-	c := &cancelling[Tx]{id: checked.ID, name: ref.Name, key: checked.Key, version: checked.FingerprintVersion}
+	c := &cancelling[Tx]{id: checked.ID}
+	if !begun {
+		c.name, c.key, c.version = ref.Name, checked.Key, checked.FingerprintVersion
+	}
 	if err := c.prepare(i.transitions, reason); err != nil {
 		return 0, err
 	}

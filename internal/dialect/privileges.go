@@ -33,13 +33,13 @@ const MigrationsTable = "migrations"
 // locked, and not changed. A is INSERT without the column that the database sets. A role may not do what is not here.
 var rights = map[string]struct{ app, reaper, operator, reader string }{
 	"schema":          {"S", "S", "S", "S"},
-	"records":         {"SIUD", "SUD", "SIUD", "S"},
+	"records":         {"SIUD", "SUD", "SUD", "S"},
 	"locks":           {"SIU", "SDL", "SU", "S"},
 	"floor":           {"SL", "SU:token", "SU:token,store", "S"},
 	"registers":       {"SIU", "", "S", "S"},
 	"waiters":         {"SIUD", "SDL", "SD", "S"},
 	"tickets":         {"SIUD", "SDL", "SD", "S"},
-	"staged":          {"SIUD", "SUD", "SIU", "S"},
+	"staged":          {"SIUD", "SUD", "SU", "S"},
 	"steps":           {"SIUD", "SUD", "SU", "S"},
 	"interventions":   {"S", "S", "SI", "S"},
 	"sweeps":          {"", "SID", "S", "S"},
