@@ -110,12 +110,12 @@ func TestMetrics(t *testing.T) {
 		{"holdfast.call.duration", "holdfast.call", "lease.renew", 1, 50},
 		{"holdfast.lease.wait.duration", "holdfast.outcome", "timeout", 1, 1},
 		{"holdfast.lease.wait.duration", "holdfast.lock", "fair", 2, 2},
-		{"holdfast.lease.hold.duration", "holdfast.outcome", "lost", 2, 2},
+		{"holdfast.lease.hold.duration", "holdfast.outcome", "lost", 3, 3},
 		{"holdfast.lease.held", "holdfast.lock", "lease", 0, 0},
 		{"holdfast.lease.held", "holdfast.lock", "semaphore", 0, 0},
 		{"holdfast.lease.waiting", "holdfast.lock", "lease", 0, 0},
 		{"holdfast.lease.lost", "holdfast.cause", "expired", 1, 1},
-		{"holdfast.lease.lost", "holdfast.cause", "taken", 1, 1},
+		{"holdfast.lease.lost", "holdfast.cause", "taken", 2, 2},
 		{"holdfast.lease.lost", "holdfast.cause", "release", 2, 2},
 		{"holdfast.lease.renewed", "holdfast.lock", "lease", 1, 50},
 		{"holdfast.transaction.retries", "holdfast.call", "version.retry", 1, 1},
@@ -162,7 +162,7 @@ func TestSpans(t *testing.T) {
 		}
 		bad := slices.ContainsFunc(span.Attributes, func(a attribute.KeyValue) bool { return a.Key == "error.type" })
 		// A call's answer to its caller, or work in the background, is no error of the service.
-		answers := []string{"held", "invalid", "not_found", "rejected", "replayed", "mismatch", "similar", "too_many", "expired", "in_progress", "retrying", "settling", "duplicate", "conflict"}
+		answers := []string{"held", "invalid", "not_found", "rejected", "replayed", "mismatch", "similar", "too_late", "too_many", "expired", "in_progress", "retrying", "settling", "duplicate", "conflict"}
 		answer := slices.ContainsFunc(span.Attributes, func(a attribute.KeyValue) bool {
 			return a.Key == "holdfast.outcome" && slices.Contains(answers, a.Value.AsString())
 		})
