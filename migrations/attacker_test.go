@@ -205,7 +205,7 @@ FROM information_schema.parameters WHERE specific_schema = DATABASE() GROUP BY s
 	return all
 }
 
-var forClients = []string{"claim", "finish", "lookup", "acquire", "renew", "release", "guard"}
+var forClients = []string{"claim", "finish", "void", "lookup", "acquire", "renew", "release", "guard"}
 
 func grantFunctions(e *conformance.Env[*sql.Tx], account string) {
 	e.Helper()

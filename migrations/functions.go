@@ -55,6 +55,7 @@ var functionSets = map[string]functionSet{
 		clients: []string{
 			"claim(text, text, text, bytea, text, integer, bigint)", "claim(text, text, text, text, text, integer, bigint)",
 			"finish(text, text, bytea, text, text, bigint, bigint)", "finish(text, text, text, text, text, bigint, bigint)",
+			"void(text, text, text, bytea, text, bigint, bigint)", "void(text, text, text, text, text, bigint, bigint)",
 			"lookup(text, text, text, bytea, text, integer)", "lookup(text, text, text, text, text, integer)",
 			"acquire(text, bytea, bigint, text, text)", "acquire(text, text, bigint, text, text)",
 			"renew(text, bytea, text, bigint)", "renew(text, text, text, bigint)",
@@ -88,8 +89,8 @@ func procedures(d *dialect.Dialect, texts ...string) functionSet {
 	texts = append(texts, "{take}", bind.Replace(d.Leases.Take.Text), "{renew}", renew.Replace(d.Leases.Renew))
 	return functionSet{
 		file: "mysql", kind: "PROCEDURE", delimited: true, texts: texts,
-		clients: []string{"claim", "finish", "lookup", "acquire", "renew", "release", "guard"},
-		inner:   []string{"check", "check_lease", "fingerprint", "in_transaction", "key_hash", "still_claims"},
+		clients: []string{"claim", "finish", "void", "lookup", "acquire", "renew", "release", "guard"},
+		inner:   []string{"check", "check_lease", "claim_key", "fingerprint", "in_transaction", "key_hash", "still_claims"},
 		own:     `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_name = ?`,
 		same:    `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_comment = ?`,
 	}
@@ -99,8 +100,8 @@ func procedures(d *dialect.Dialect, texts ...string) functionSet {
 const bodyQuote = "$holdfast$"
 
 // FunctionsUp creates the functions by which clients in other languages take part, or replaces them:
-// holdfast_claim, holdfast_finish, holdfast_lookup, holdfast_acquire, holdfast_renew,
-// holdfast_release and holdfast_guard, with the prefix of the tables. They are functions on
+// holdfast_claim, holdfast_finish, holdfast_void, holdfast_lookup, holdfast_acquire,
+// holdfast_renew, holdfast_release and holdfast_guard, with the prefix of the tables. They are functions on
 // PostgreSQL, and procedures on MySQL and MariaDB. docs/reference/protocol.md describes them. They run with the
 // rights of the role that creates them, which must be the owner of the tables, or a role with all
 // rights to their rows. PrintFunctionGrants has the grants of a client. Any number of processes may

@@ -76,12 +76,14 @@ BEGIN
   SET p_fingerprint = UNHEX(p_digits);
 END//
 
--- Claims a key in the caller's transaction. See docs/protocol.md for what it returns.
-DROP PROCEDURE IF EXISTS {schema}`{prefix}claim`//
-CREATE PROCEDURE {schema}`{prefix}claim`(IN p_namespace LONGBLOB, IN p_owner LONGBLOB, IN p_operation LONGBLOB, IN p_key LONGBLOB,
-  IN p_fingerprint LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_version INT, IN p_wait_us BIGINT)
+-- Claims a key in the caller's transaction, as claim and void do.
+DROP PROCEDURE IF EXISTS {schema}`{prefix}claim_key`//
+CREATE PROCEDURE {schema}`{prefix}claim_key`(IN p_namespace LONGBLOB, IN p_owner LONGBLOB, IN p_operation LONGBLOB, IN p_key LONGBLOB,
+  IN p_fingerprint LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_version INT, IN p_wait_us BIGINT,
+  OUT p_outcome VARCHAR(16) CHARACTER SET utf8mb4, OUT p_claim VARCHAR(352) CHARACTER SET utf8mb4, OUT p_state VARCHAR(16) CHARACTER SET utf8mb4, OUT p_result LONGBLOB,
+  OUT p_codec VARCHAR(80) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT p_business_id VARBINARY(255), OUT p_detail VARCHAR(128) CHARACTER SET utf8mb4)
 SQL SECURITY DEFINER COMMENT '{text}'
-body: BEGIN
+BEGIN
   DECLARE v_owner, v_namespace, v_operation VARBINARY(128);
   DECLARE v_hash BINARY(32);
   DECLARE v_asked, v_has VARBINARY(32);
@@ -93,7 +95,6 @@ body: BEGIN
   DECLARE v_in, v_found, v_busy BOOLEAN DEFAULT FALSE;
   DECLARE v_wait INT UNSIGNED;
   DECLARE v_message VARCHAR(128) CHARACTER SET utf8mb4;
-  DECLARE v_outcome VARCHAR(16) CHARACTER SET utf8mb4 DEFAULT NULL;
 
   IF p_wait_us IS NULL OR p_wait_us NOT BETWEEN 0 AND 3600000000 THEN
     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'holdfast: wait_us is not between 0 and an hour';
@@ -134,7 +135,7 @@ body: BEGIN
       ON DUPLICATE KEY UPDATE state = state;
     END;
     IF v_busy THEN
-      SET v_outcome = 'in_progress';
+      SET p_outcome = 'in_progress';
       LEAVE claiming;
     END IF;
     BEGIN
@@ -148,7 +149,7 @@ body: BEGIN
     IF NOT v_found OR v_tries > 2 THEN
       SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'holdfast: the record that was claimed is not there: is a trigger on the table?';
     ELSEIF v_winner = v_attempt THEN
-      SET v_outcome = 'claimed';
+      SET p_outcome = 'claimed';
       LEAVE claiming;
     ELSEIF NOT v_free THEN
       LEAVE claiming;
@@ -158,30 +159,45 @@ body: BEGIN
     SET v_tries = v_tries + 1;
   END LOOP;
 
-  IF v_outcome = 'claimed' THEN
+  IF p_outcome = 'claimed' THEN
     SET @holdfast_open = @holdfast_open + 1;
-  ELSEIF v_outcome = 'in_progress' THEN
+  ELSEIF p_outcome = 'in_progress' THEN
     CALL {schema}`{prefix}still_claims`(v_in); -- innodb_rollback_on_timeout ends it
     IF v_in THEN
       SAVEPOINT holdfast_claims;
     END IF;
   ELSEIF v_has <> v_asked AND v_version = p_version * 16 + 2 THEN
-    SET v_outcome = 'mismatch';
+    SET p_outcome = 'mismatch';
   ELSEIF v_state = 1 THEN
-    SET v_outcome = 'unknown';
+    SET p_outcome = 'unknown';
   ELSEIF v_state >= 4 OR v_expired THEN
-    SET v_outcome = 'expired';
+    SET p_outcome = 'expired';
   ELSE
-    SET v_outcome = 'replayed';
+    SET p_outcome = 'replayed';
   END IF;
-  SELECT v_outcome AS outcome,
-   IF(v_outcome = 'claimed', LOWER(HEX(CONCAT(v_attempt, v_hash, v_owner))), NULL) AS claim,
-   IF(v_outcome IN ('replayed', 'expired'), IF(v_state IN (2, 4), 'succeeded', 'rejected'), NULL) AS state,
-   IF(v_outcome = 'replayed' AND v_codec = 'json', CONVERT(v_result USING utf8mb4), NULL) AS result,
-   IF(v_outcome = 'replayed' AND v_codec <> 'json', COALESCE(v_result, ''), NULL) AS data,
-   IF(v_outcome = 'replayed', v_codec, NULL) AS codec,
-   IF(v_outcome IN ('replayed', 'expired'), CONVERT(v_business_id USING utf8mb4), NULL) AS business_id,
-   IF(v_outcome = 'in_progress', CONCAT('another transaction has held the key for the whole wait of ', p_wait_us, ' us', IF(v_in, '', '; this transaction is rolled back')), NULL) AS detail;
+  SET p_claim = IF(p_outcome = 'claimed', LOWER(HEX(CONCAT(v_attempt, v_hash, v_owner))), NULL),
+   p_state = IF(p_outcome IN ('replayed', 'expired'), IF(v_state IN (2, 4), 'succeeded', 'rejected'), NULL),
+   p_result = IF(p_outcome = 'replayed', COALESCE(v_result, ''), NULL),
+   p_codec = IF(p_outcome = 'replayed', v_codec, NULL),
+   p_business_id = IF(p_outcome IN ('replayed', 'expired'), v_business_id, NULL),
+   p_detail = IF(p_outcome = 'in_progress', CONCAT('another transaction has held the key for the whole wait of ', p_wait_us, ' us', IF(v_in, '', '; this transaction is rolled back')), NULL);
+END//
+
+-- Claims a key in the caller's transaction. See docs/protocol.md for what it returns.
+DROP PROCEDURE IF EXISTS {schema}`{prefix}claim`//
+CREATE PROCEDURE {schema}`{prefix}claim`(IN p_namespace LONGBLOB, IN p_owner LONGBLOB, IN p_operation LONGBLOB, IN p_key LONGBLOB,
+  IN p_fingerprint LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_version INT, IN p_wait_us BIGINT)
+SQL SECURITY DEFINER COMMENT '{text}'
+BEGIN
+  DECLARE v_outcome, v_state VARCHAR(16) CHARACTER SET utf8mb4;
+  DECLARE v_claim VARCHAR(352) CHARACTER SET utf8mb4;
+  DECLARE v_result LONGBLOB;
+  DECLARE v_codec VARCHAR(80) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+  DECLARE v_business_id VARBINARY(255);
+  DECLARE v_detail VARCHAR(128) CHARACTER SET utf8mb4;
+  CALL {schema}`{prefix}claim_key`(p_namespace, p_owner, p_operation, p_key, p_fingerprint, p_version, p_wait_us, v_outcome, v_claim, v_state, v_result, v_codec, v_business_id, v_detail);
+  SELECT v_outcome AS outcome, v_claim AS claim, v_state AS state, IF(v_codec = 'json', CONVERT(v_result USING utf8mb4), NULL) AS result,
+   IF(v_codec <> 'json', v_result, NULL) AS data, v_codec AS codec, CONVERT(v_business_id USING utf8mb4) AS business_id, v_detail AS detail;
 END//
 
 -- Stores the result of a claim, in the transaction that has claimed.
@@ -242,6 +258,32 @@ BEGIN
   IF @holdfast_open > 0 THEN
     SAVEPOINT holdfast_claims;
   END IF;
+END//
+
+-- Ends a key that was not used, in the caller's transaction: a later claim of it replays a rejection.
+DROP PROCEDURE IF EXISTS {schema}`{prefix}void`//
+CREATE PROCEDURE {schema}`{prefix}void`(IN p_namespace LONGBLOB, IN p_owner LONGBLOB, IN p_operation LONGBLOB, IN p_key LONGBLOB, IN p_reason LONGBLOB,
+  IN p_key_ttl_us BIGINT, IN p_wait_us BIGINT)
+SQL SECURITY DEFINER COMMENT '{text}'
+BEGIN
+  DECLARE v_outcome, v_state VARCHAR(16) CHARACTER SET utf8mb4;
+  DECLARE v_claim VARCHAR(352) CHARACTER SET utf8mb4;
+  DECLARE v_result LONGBLOB;
+  DECLARE v_codec VARCHAR(80) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+  DECLARE v_business_id VARBINARY(255);
+  DECLARE v_detail VARCHAR(128) CHARACTER SET utf8mb4;
+  CALL {schema}`{prefix}check`('reason', p_reason, 1, 500, TRUE);
+  CALL {schema}`{prefix}claim_key`(p_namespace, p_owner, p_operation, p_key, NULL, 0, p_wait_us, v_outcome, v_claim, v_state, v_result, v_codec, v_business_id, v_detail);
+  IF v_outcome = 'claimed' THEN
+    CALL {schema}`{prefix}finish`(v_claim, 'rejected', JSON_OBJECT('code', 'voided', 'message', CONVERT(p_reason USING utf8mb4)), 'json', NULL, p_key_ttl_us, p_key_ttl_us);
+    SET v_outcome = 'voided';
+  ELSEIF v_outcome = 'replayed' AND v_state = 'rejected' AND v_codec = 'json' AND JSON_UNQUOTE(JSON_EXTRACT(CONVERT(v_result USING utf8mb4), '$.code')) = 'voided' THEN
+    SET v_outcome = 'voided', v_state = NULL, v_result = NULL, v_codec = NULL;
+  ELSEIF v_outcome IN ('replayed', 'expired') THEN
+    SET v_outcome = 'too_late';
+  END IF;
+  SELECT v_outcome AS outcome, v_state AS state, IF(v_codec = 'json', CONVERT(v_result USING utf8mb4), NULL) AS result,
+   IF(v_codec <> 'json', v_result, NULL) AS data, v_codec AS codec, CONVERT(v_business_id USING utf8mb4) AS business_id, v_detail AS detail;
 END//
 
 -- Says what became of a key. It claims nothing. Outside a transaction, with autocommit.

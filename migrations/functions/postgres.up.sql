@@ -227,6 +227,29 @@ BEGIN
   END IF;
 END $holdfast$;
 
+-- Ends a key that was not used, in the caller's transaction: a later claim of it replays a rejection.
+CREATE OR REPLACE FUNCTION {schema}"{prefix}void"(namespace text, owner text, operation text, key bytea, reason text,
+  key_ttl_us bigint DEFAULT NULL, wait_us bigint DEFAULT 10000000,
+  OUT outcome text, OUT state text, OUT result text, OUT data bytea, OUT codec text, OUT business_id text, OUT detail text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $holdfast$
+#variable_conflict use_variable
+DECLARE
+  claim text;
+BEGIN
+  PERFORM {schema}"{prefix}check_bytes"('reason', convert_to(reason, 'UTF8'), 1, 500);
+  SELECT c.* INTO outcome, claim, state, result, data, codec, business_id, detail
+    FROM {schema}"{prefix}claim"(namespace, owner, operation, key, NULL, 0, wait_us) c;
+  IF outcome = 'claimed' THEN
+    PERFORM {schema}"{prefix}finish"(claim, 'rejected', convert_to(json_build_object('code', 'voided', 'message', reason)::text, 'UTF8'), 'json', NULL, key_ttl_us, key_ttl_us);
+    outcome := 'voided';
+  ELSIF outcome = 'replayed' AND state = 'rejected' AND result::json ->> 'code' = 'voided' THEN
+    outcome := 'voided';
+    state := NULL; result := NULL; codec := NULL;
+  ELSIF outcome IN ('replayed', 'expired') THEN
+    outcome := 'too_late';
+  END IF;
+END $holdfast$;
+
 -- Says what became of a key. It claims nothing.
 CREATE OR REPLACE FUNCTION {schema}"{prefix}lookup"(namespace text, owner text, operation text, key bytea,
   fingerprint text DEFAULT NULL, version integer DEFAULT 0,
@@ -384,6 +407,11 @@ LANGUAGE sql AS $holdfast$ SELECT * FROM {schema}"{prefix}claim"($1, $2, $3, pg_
 CREATE OR REPLACE FUNCTION {schema}"{prefix}finish"(claim text, state text, result text, codec text DEFAULT 'json', business_id text DEFAULT NULL,
   result_ttl_us bigint DEFAULT NULL, key_ttl_us bigint DEFAULT NULL) RETURNS void
 LANGUAGE sql AS $holdfast$ SELECT {schema}"{prefix}finish"($1, $2, pg_catalog.convert_to($3, 'UTF8'), $4, $5, $6, $7) $holdfast$;
+
+CREATE OR REPLACE FUNCTION {schema}"{prefix}void"(namespace text, owner text, operation text, key text, reason text,
+  key_ttl_us bigint DEFAULT NULL, wait_us bigint DEFAULT 10000000,
+  OUT outcome text, OUT state text, OUT result text, OUT data bytea, OUT codec text, OUT business_id text, OUT detail text)
+LANGUAGE sql AS $holdfast$ SELECT * FROM {schema}"{prefix}void"($1, $2, $3, pg_catalog.convert_to($4, 'UTF8'), $5, $6, $7) $holdfast$;
 
 CREATE OR REPLACE FUNCTION {schema}"{prefix}lookup"(namespace text, owner text, operation text, key text,
   fingerprint text DEFAULT NULL, version integer DEFAULT 0,

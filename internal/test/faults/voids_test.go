@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/dsn"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/migrations"
 )
 
 // childVoids is the environment variable that turns the test's binary into a client of a storm of originals and
@@ -33,6 +35,7 @@ const childVoids = "HOLDFAST_FAULTS_CHILD_VOIDS"
 type voidsJob struct {
 	DSN, Bank    string
 	Staged, Void bool
+	Functions    bool // the void is that of clients in other languages
 	Keys         []int
 	From         int
 }
@@ -74,6 +77,10 @@ func voidStorm(t *testing.T, e *conformance.Env[*sql.Tx], isStaged bool) {
 	if dbtest.Nightly() {
 		keys, kills = 300, 40
 	}
+	functions := !isStaged && slices.Contains([]dbtest.Engine{dbtest.Postgres, dbtest.MySQL, dbtest.MariaDB}, e.Engine)
+	if functions {
+		e.Check(migrations.FunctionsUp(e.Ctx, e.SQL))
+	}
 	b := newBank(t)
 	told := make([]map[string]int, keys)
 	for i := range told {
@@ -84,7 +91,7 @@ func voidStorm(t *testing.T, e *conformance.Env[*sql.Tx], isStaged bool) {
 	var clients sync.WaitGroup
 	for n := range 4 {
 		random := rand.New(rand.NewPCG(7, uint64(n))) // the same in each run
-		j := voidsJob{DSN: e.DSN, Bank: b.URL, Staged: isStaged, Void: n%2 == 1, Keys: make([]int, keys)}
+		j := voidsJob{DSN: e.DSN, Bank: b.URL, Staged: isStaged, Void: n%2 == 1, Functions: functions && n == 3, Keys: make([]int, keys)}
 		for i := range j.Keys {
 			j.Keys[i] = i
 			if j.Void { // they meet in the middle
@@ -221,6 +228,8 @@ func voidsChildRun(text string) error {
 			_, err = r.Cancel(ctx, idempotency.Op{Key: op.Key}, "a storm")
 		case j.Staged:
 			_, err = r.Do(ctx, idempotency.Op{Key: op.Key}, op.Key)
+		case j.Functions:
+			err = voidsByFunction(ctx, pool, db.Engine(), op)
 		case j.Void:
 			_, err = store.Void(ctx, op, "a storm")
 		default:
@@ -250,6 +259,32 @@ func voidsChildRun(text string) error {
 		fmt.Println(told)
 	}
 	return nil
+}
+
+// voidsByFunction voids as a client in another language does.
+func voidsByFunction(ctx context.Context, pool *sql.DB, engine holdfast.Engine, op idempotency.Op) error {
+	tx, err := pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	text := `SELECT * FROM holdfast_void('default', $1, $2, $3::text, 'a storm')`
+	if engine != holdfast.PostgreSQL {
+		text = `CALL holdfast_void('default', ?, ?, ?, 'a storm', NULL, 60000000)`
+	}
+	var outcome string
+	var state, result, data, codec, id, detail sql.NullString
+	if err := tx.QueryRowContext(ctx, text, op.Owner, op.Name, op.Key).Scan(&outcome, &state, &result, &data, &codec, &id, &detail); err != nil {
+		return err
+	}
+	switch outcome {
+	case "voided":
+		return tx.Commit()
+	case "too_late":
+		return idempotency.ErrTooLate
+	default:
+		return fmt.Errorf("the outcome of holdfast_void is %q", outcome)
+	}
 }
 
 func voidsEffect(ctx context.Context, tx *sql.Tx, engine holdfast.Engine, key string) error {

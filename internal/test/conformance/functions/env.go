@@ -39,7 +39,7 @@ func Suite(t *testing.T) {
 			e.DSN = dbtest.With(e.DSN, "innodb_lock_wait_timeout=1")
 			e.SQL = dbtest.OpenSQL(t, e.DSN)
 		}
-		for _, suite := range []map[string]func(*env){operations, transactions, sessions, leases, guards, kills} {
+		for _, suite := range []map[string]func(*env){operations, voids, transactions, sessions, leases, guards, kills} {
 			for name, f := range suite {
 				t.Run(name, func(t *testing.T) { //nolint:paralleltest // the cases share connections
 					own := *e
