@@ -161,7 +161,7 @@ simulation: ## The client of leases under a seeded scheduler, for DURATION, and 
 	go test ./internal/test/simulation $(BUILD) -count=1 -timeout 12h -v -run 'TestExact|TestPlanted' -duration=$(DURATION) -seed=$(SEED) $(ARGS)
 
 .PHONY: rolling
-rolling: $(TESTSERVERS) ## This version and the one before side by side on each engine, in a storm, and back (FROM=commit)
+rolling: $(TESTSERVERS) ## This version and the one before side by side on each engine, in a storm, and back; to another server (FROM=commit)
 	@HOLDFAST_TEST_ROLLING=1 $(WITHSERVERS) env $(GOTEST) ./internal/test/rolling $(BUILD) -count=1 -timeout 30m -v $(ARGS)
 
 .PHONY: cluster

@@ -105,7 +105,12 @@ type storm struct {
 
 func newStorm(t *testing.T, e dbtest.Engine) *storm {
 	t.Helper()
-	s := &storm{T: t, engine: e, url: dbtest.DSN(t, e), did: map[string]int{}, errors: map[string]int{}}
+	return newStormAt(t, e, dbtest.DSN(t, e))
+}
+
+func newStormAt(t *testing.T, e dbtest.Engine, url string) *storm {
+	t.Helper()
+	s := &storm{T: t, engine: e, url: url, did: map[string]int{}, errors: map[string]int{}}
 	s.pool = dbtest.OpenSQL(t, s.url)
 	must(t, migrations.Up(t.Context(), s.pool))
 	serial := map[dbtest.Engine]string{dbtest.Postgres: "BIGSERIAL PRIMARY KEY", dbtest.SQLite: "INTEGER PRIMARY KEY AUTOINCREMENT"}
@@ -127,12 +132,19 @@ func (s *storm) count(query string) (n int) {
 	return n
 }
 
-// phase runs workers of each program for a while. Now and then one is killed and begun again, or stopped for longer
-// than its leases last.
+// phase runs workers of each program for a while, and until each program has done each thing. Now and then one is killed and begun
+// again, or stopped for longer than its leases last.
 func (s *storm) phase(lasts time.Duration, programs ...program) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), lasts)
+	ctx, cancel := context.WithCancel(s.Context())
 	defer cancel()
+	go func() {
+		defer cancel()
+		time.Sleep(lasts)
+		for end := time.Now().Add(dbtest.Hang); len(s.undone(programs)) > 0 && ctx.Err() == nil && time.Now().Before(end); {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
 	var all sync.WaitGroup
 	for n, p := range programs {
 		all.Go(func() {
@@ -235,9 +247,7 @@ func (s *storm) judge(p program) (wrong []string) {
 
 // TestRolling deploys this version beside the one before, migrates while both run, goes back, and forward again.
 func TestRolling(t *testing.T) {
-	if os.Getenv("HOLDFAST_TEST_ROLLING") == "" {
-		t.Skip("make rolling")
-	}
+	onlyRolling(t)
 	old, next := build(t, "old", before(t), nil), build(t, "new", "HEAD", nil)
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		s := newStorm(t, e)
@@ -246,16 +256,42 @@ func TestRolling(t *testing.T) {
 		s.phase(8*time.Second, next, old, next)
 		s.phase(4*time.Second, old, old) // and back
 		s.phase(4*time.Second, next, old)
-		for _, w := range s.judge(next) {
-			t.Error(w)
-		}
-		for _, p := range []program{old, next} {
-			for _, what := range []string{"do", "dotx", "guard", "fair", "limit", "version", "staged", "reap"} {
-				if s.did[p.label+" "+what] == 0 {
-					t.Errorf("%s did not once: %s", p.label, what)
-				}
+		s.wantRight(old, next)
+	})
+}
+
+func onlyRolling(t *testing.T) {
+	t.Helper()
+	if os.Getenv("HOLDFAST_TEST_ROLLING") == "" {
+		t.Skip("make rolling")
+	}
+}
+
+// wantRight fails unless all is right, and each program did each thing.
+func (s *storm) wantRight(programs ...program) {
+	s.Helper()
+	for _, w := range s.judge(programs[len(programs)-1]) {
+		s.Error(w)
+	}
+	for _, what := range s.undone(programs) {
+		s.Errorf("not done once: %s", what)
+	}
+	s.Logf("%d kills, %d stops, %v", s.kills, s.stops, s.did)
+}
+
+// kinds is what a worker does.
+var kinds = []string{"do", "dotx", "guard", "fair", "limit", "version", "staged", "reap"}
+
+// undone are the kinds that a program has not done yet.
+func (s *storm) undone(programs []program) (kindsOf []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range programs {
+		for _, kind := range kinds {
+			if s.did[p.label+" "+kind] == 0 {
+				kindsOf = append(kindsOf, p.label+" "+kind)
 			}
 		}
-		t.Logf("%d kills, %d stops, %v", s.kills, s.stops, s.did)
-	})
+	}
+	return kindsOf
 }

@@ -225,7 +225,7 @@ func (w *worker) fairly(ctx context.Context, n int64) error {
 }
 
 func (w *worker) limit(ctx context.Context, n int64) error {
-	key := fmt.Sprint("order-", n/10)
+	key := fmt.Sprint("order-", n/50)
 	if _, err := w.limits.Set(ctx, key, 1000); err != nil {
 		return err
 	}
