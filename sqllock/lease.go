@@ -63,6 +63,6 @@ func (l *Lease) Context() context.Context { return l.kept().Context() }
 //
 // Errors: [ErrLost] when another term may have been granted since the context ended, or the
 // lock was taken away; this does not affect other holders. [holdfast.ErrUnknown] when an answer
-// of the database was lost: the lock is released, but it is unknown whether the term had ended
-// before. The driver's: the lock is released in the background, or ends with its TTL.
+// of the database was lost, also that to another call whose statement the release shared: the lock is
+// released, but it is unknown whether the term had ended before. The driver's: the lock is released in the background, or ends with its TTL.
 func (l *Lease) Release(ctx context.Context) error { return l.kept().Release(ctx) }

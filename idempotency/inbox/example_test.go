@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/inbox"
@@ -17,7 +16,7 @@ func ExampleInbox_Process() {
 	t := exampletb.New()
 	defer t.End()
 	ctx := context.Background()
-	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
+	kit := holdfasttest.SQLite(t)
 	store, err := idempotency.New(ctx, kit.DB)
 	if err != nil {
 		panic(err)
@@ -27,7 +26,7 @@ func ExampleInbox_Process() {
 		panic(err)
 	}
 	for range 2 {
-		outcome, err := ledger.Process(ctx, inbox.Message{ID: "msg-1", Body: []byte("1250 cents")}, func(context.Context, *sql.Tx) error {
+		outcome, err := ledger.Process(ctx, inbox.Message{Owner: "shop-7", ID: "msg-1", Body: []byte("1250 cents")}, func(context.Context, *sql.Tx) error {
 			fmt.Println("booking")
 			return nil
 		})

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/inbox"
@@ -19,7 +18,7 @@ func Example() {
 	t := exampletb.New()
 	defer t.End()
 	ctx := context.Background()
-	kit := holdfasttest.SQLite(t, holdfast.Options{SingleOwner: true})
+	kit := holdfasttest.SQLite(t)
 	store, err := idempotency.New(ctx, kit.DB)
 	if err != nil {
 		panic(err)
@@ -29,9 +28,9 @@ func Example() {
 		panic(err)
 	}
 	for range 2 {
-		op := idempotency.Op{Name: "refund", Key: "42", Request: 1250}
+		op := idempotency.Op{Owner: "shop-7", Name: "refund", Key: "42", Request: 1250}
 		_, err := idempotency.Do(ctx, store, op, func(ctx context.Context, tx *sql.Tx) (string, error) {
-			return "done", box.Write(ctx, tx, outbox.Message{Key: "order-42", Topic: "refunds.made", Body: []byte("1250 cents")})
+			return "done", box.Write(ctx, tx, outbox.Message{Owner: "shop-7", Key: "order-42", Topic: "refunds.made", Body: []byte("1250 cents")})
 		})
 		if err != nil {
 			panic(err)
@@ -45,7 +44,7 @@ func Example() {
 	relay, err := outbox.NewRelay(box, func(ctx context.Context, d outbox.Delivery) error {
 		fmt.Println("published on", d.Topic)
 		for range 2 { // the broker delivers it twice
-			_, err := ledger.Process(ctx, inbox.Message{ID: d.ID, Body: d.Body}, func(context.Context, *sql.Tx) error {
+			_, err := ledger.Process(ctx, inbox.Message{Owner: d.Owner, ID: d.ID, Body: d.Body}, func(context.Context, *sql.Tx) error {
 				fmt.Printf("booked %s\n", d.Body)
 				return nil
 			})
