@@ -97,8 +97,13 @@ func (s *Store[Tx]) inFlight(ctx context.Context, c *call) (bool, error) {
 // blocked adds the holders of the key to an ErrInProgress.
 func (s *Store[Tx]) blocked(ctx context.Context, p *pending, err error) error {
 	busy, is := err.(*InProgressError) //nolint:errorlint // it is never wrapped
+	if !is || p.noWait {
+		return err
+	}
+	if busy.Waited == 0 { // the database has waited
+		busy.Waited = time.Since(p.deadline.Add(-p.wait))
+	}
 	switch {
-	case !is || p.noWait:
 	case s.sql.holders.Text != "":
 		found, _ := s.blockers.Run(ctx, s.sql.holders, p.args()...)
 		busy.Blockers = core.Blockers[holdfast.Blocker](found)
