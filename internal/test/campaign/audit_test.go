@@ -58,8 +58,21 @@ func (c *campaign) once(what string, rows [][2]string) map[string]string {
 	return m
 }
 
-// auditEpoch compares the tables' rows of an epoch with the answers that the clients got.
-func (c *campaign) auditEpoch(epoch int) {
+// An audit judges the tables of some jobs: an epoch's rows by the answers that the clients got,
+// as soon as the epoch is over, and all rows at the end.
+type audit struct {
+	epoch func(c *campaign, epoch int, answers []answer)
+	all   func(c *campaign)
+}
+
+var audits = []audit{
+	{(*campaign).auditBooks, (*campaign).auditBalances},
+	{all: (*campaign).auditRecords},
+	{all: (*campaign).auditCommits},
+}
+
+// auditBooks compares the refunds and payouts of an epoch with the answers.
+func (c *campaign) auditBooks(epoch int, answers []answer) {
 	effects := c.once("an effect", c.rows(`SELECT name, id FROM campaign_effects WHERE epoch = $1`, epoch))
 	entries := make(map[string]bool)
 	for _, r := range c.rows(`SELECT id, name FROM campaign_ledger WHERE epoch = $1`, epoch) {
@@ -79,18 +92,30 @@ func (c *campaign) auditEpoch(epoch int) {
 			c.violationf("epoch %d: the payout %q is of %s, its effect of %q", epoch, key, who, effects[key])
 		}
 	}
+	for _, a := range answers {
+		if problem := a.against(effects, entries, ids); problem != "" {
+			c.violationf("epoch %d: %s of %q by %s was told %s %s %s, but %s", epoch, a.Job, a.Key, a.ID, a.Outcome, a.Value, a.Err, problem)
+		}
+	}
+}
+
+// told returns what the clients were told in an epoch, and counts it.
+func (c *campaign) told(epoch int) (all []answer) {
 	files, _ := filepath.Glob(filepath.Join(c.dir, fmt.Sprintf("answers-%05d-*", epoch)))
 	for _, file := range files {
 		for _, a := range c.answers(file) {
-			c.operations++
-			if problem := a.against(effects, entries, ids); problem != "" {
-				c.violationf("epoch %d: %s of %q by %s was told %s %s %s, but %s", epoch, a.Job, a.Key, a.ID, a.Outcome, a.Value, a.Err, problem)
-			}
-			if a.Outcome == unknown {
+			switch a.Outcome {
+			case finished:
+				c.finished[a.Job]++
+				continue
+			case unknown:
 				c.unknown++
 			}
+			c.operations++
+			all = append(all, a)
 		}
 	}
+	return all
 }
 
 func (c *campaign) answers(path string) (all []answer) {
@@ -117,6 +142,7 @@ func (a *answer) against(effects map[string]string, entries, ids map[string]bool
 		if a.Outcome == refused && entries[a.ID] {
 			return "it is there"
 		}
+	case a.Job != refund && a.Job != payout:
 	case a.Outcome == refused && ids[a.ID]:
 		return "it is there"
 	case (a.Outcome == executed || a.Outcome == replayed) && (!effect || id != a.Value):
@@ -127,8 +153,8 @@ func (a *answer) against(effects map[string]string, entries, ids map[string]bool
 	return ""
 }
 
-// auditAll checks all tables at the end.
-func (c *campaign) auditAll() {
+// auditBalances compares the ledger with the balances.
+func (c *campaign) auditBalances() {
 	balances := c.once("a balance", c.rows(`SELECT name, balance FROM campaign_orders`))
 	sums := c.once("a sum", c.rows(`SELECT name, SUM(amount) FROM campaign_ledger GROUP BY name`))
 	for name, balance := range balances {
@@ -140,7 +166,10 @@ func (c *campaign) auditAll() {
 			c.violationf("the ledger of %q sums to %s, its balance is %s", name, sum, balance)
 		}
 	}
-	c.auditCommits()
+}
+
+// auditRecords compares all records with the effects.
+func (c *campaign) auditRecords() {
 	if c.control == claimAfterWork {
 		return // this control has different records
 	}

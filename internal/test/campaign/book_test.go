@@ -15,8 +15,8 @@ import (
 // An answer is the result of an operation on the tables. The auditor compares it with them.
 type answer struct {
 	Job     job
-	Key     string
-	ID      string  // of the caller
+	Key     string  `json:",omitempty"`
+	ID      string  `json:",omitempty"` // of the caller
 	Outcome verdict // the result that the caller got
 	Value   string  `json:",omitempty"` // the id of the operation that executed, if the caller got it
 	Err     string  `json:",omitempty"`
@@ -30,6 +30,9 @@ const (
 	replayed verdict = "replayed"
 	refused  verdict = "refused" // certainly nothing was done
 	unknown  verdict = "unknown"
+
+	// finished counts an operation that returned no error. It says nothing about the tables.
+	finished verdict = "finished"
 )
 
 // A book contains what a process records in one epoch: its history and its answers.

@@ -34,6 +34,7 @@ type campaign struct {
 
 	judged                      int // epochs
 	operations, grants, unknown int
+	finished                    map[job]int // operations without an error
 	commits                     int
 	tokens                      []history.Op
 }
@@ -109,7 +110,7 @@ func begin(t *testing.T, e dbtest.Engine, what control, duration time.Duration) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &campaign{t: t, control: what, duration: duration, dir: dir, struck: map[kind]int{}}
+	c := &campaign{t: t, control: what, duration: duration, dir: dir, struck: map[kind]int{}, finished: map[job]int{}}
 	t.Cleanup(func() {
 		if !t.Failed() {
 			_ = os.RemoveAll(dir)
@@ -174,7 +175,11 @@ func (c *campaign) end() {
 	for last := c.clients[0].order.epoch(); c.judged <= last; c.judged++ {
 		c.judge(c.judged)
 	}
-	c.auditAll()
+	for _, a := range audits {
+		if a.all != nil {
+			a.all(c)
+		}
+	}
 }
 
 // report prints one line for scripts.
@@ -191,8 +196,24 @@ func (c *campaign) report() {
 	if c.control != whole {
 		name = "control=" + string(c.control)
 	}
-	fmt.Printf("%s engine=%s seed=%d duration=%v operations=%d faults=%d (%s) grants=%d commits=%d unknown=%d violations=%d\n",
-		name, c.site.engine, *seed, c.duration, c.operations, n, strings.Join(faults, " "), c.grants, c.commits, c.unknown, len(c.found))
+	fmt.Printf("%s engine=%s seed=%d duration=%v operations=%d faults=%d (%s) grants=%d commits=%d unknown=%d jobs=(%s) violations=%d\n",
+		name, c.site.engine, *seed, c.duration, c.operations, n, strings.Join(faults, " "), c.grants, c.commits, c.unknown, c.jobs(), len(c.found))
+}
+
+// enough is a duration in which every job succeeds at least once, with any seed.
+const enough = 2 * time.Minute
+
+// jobs lists how often each job finished without an error, and fails the test if a long campaign
+// has one that never did.
+func (c *campaign) jobs() string {
+	var all []string
+	for _, j := range c.site.jobs() {
+		all = append(all, fmt.Sprintf("%s=%d", j, c.finished[j]))
+		if c.finished[j] == 0 && c.control == whole && c.duration >= enough {
+			c.t.Errorf("seed %d: in %v no %s has succeeded", *seed, c.duration, j)
+		}
+	}
+	return strings.Join(all, " ")
 }
 
 // violationf records a violation.

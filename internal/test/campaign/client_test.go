@@ -210,35 +210,33 @@ func (c *client[Tx]) work(ctx context.Context, worker int) {
 	}
 }
 
-// do runs one operation within its time. It ignores the error, because the outcome is recorded.
+// works returns what a worker does for each job.
+func works[Tx any]() map[job]func(*client[Tx], context.Context, *task) error {
+	visits := func(ask func(*client[Tx]) ask) func(*client[Tx], context.Context, *task) error {
+		return func(c *client[Tx], ctx context.Context, t *task) error { return c.visit(ctx, t, ask(c)) }
+	}
+	lease := visits(func(c *client[Tx]) ask { return c.lease })
+	fair := visits(func(c *client[Tx]) ask { return c.fair })
+	return map[job]func(*client[Tx], context.Context, *task) error{
+		visit: lease, crash: lease, overstay: lease,
+		inLine: fair, shared: fair, permit: visits(func(c *client[Tx]) ask { return c.semaphore }),
+		refund: (*client[Tx]).refund, payout: (*client[Tx]).payout,
+		swap: (*client[Tx]).register, erase: (*client[Tx]).register, read: (*client[Tx]).register,
+	}
+}
+
+// do runs one operation within its time. The outcome is recorded, so the error only says whether
+// the database answers.
 func (c *client[Tx]) do(t *task) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	name := func(what string, n int) string { return keyOf(t.b.epoch, what, t.plan.key%n) }
-	switch t.job {
-	case visit, crash, overstay:
-		if t.key = name("lease", leaseKeys+1); t.plan.key%(leaseKeys+1) == leaseKeys {
-			t.key = always
-		}
-		return c.visit(ctx, t, c.lease)
-	case refund:
-		t.key = name("refund", refundKeys)
-		return c.refund(ctx, t)
-	case payout:
-		t.key = name("payout", payoutKeys)
-		return c.payout(ctx, t)
-	case swap, erase, read:
-		t.key = name("register", registerKeys)
-		return c.register(ctx, t)
-	case inLine:
-		t.key = name("fair", 1)
-		return c.visit(ctx, t, c.fair)
-	case shared:
-		t.key = name("shared", 1)
-		return c.visit(ctx, t, c.fair)
-	case permit:
-		t.key = name("semaphore", 1)
-		return c.visit(ctx, t, c.semaphore)
+	t.key = keyOf(t.b.epoch, t.what, t.plan.key%t.keys)
+	if t.what == "lease" && t.plan.key%t.keys == leaseKeys {
+		t.key = always
 	}
-	panic("no such job: " + t.job)
+	err := works[Tx]()[t.job](c, ctx, t)
+	if err == nil {
+		t.b.told(answer{Job: t.job, Outcome: finished})
+	}
+	return err
 }

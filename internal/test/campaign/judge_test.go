@@ -76,7 +76,12 @@ func (c *campaign) judge(epoch int) {
 	c.check(epoch, whole, history.AnyRefusal(), outside)
 	c.check(epoch, holders, history.Room(permits), outside)
 	c.check(epoch, shares, history.Room(fairlock.MaxPermits), outside)
-	c.auditEpoch(epoch)
+	answers := c.told(epoch)
+	for _, a := range audits {
+		if a.epoch != nil {
+			a.epoch(c, epoch, answers)
+		}
+	}
 	if !c.keep {
 		files, _ := filepath.Glob(filepath.Join(c.dir, fmt.Sprintf("*-%05d-*", epoch)))
 		for _, file := range files {

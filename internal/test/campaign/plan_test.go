@@ -15,11 +15,8 @@ const (
 	margin   = 800 * time.Millisecond
 	shortTTL = 700 * time.Millisecond // of leases without renewal
 
-	leaseKeys    = 3 // in an epoch, plus one that all epochs share
-	refundKeys   = 40
-	payoutKeys   = 20
-	registerKeys = 2
-	permits      = 2 // of the semaphore
+	leaseKeys = 3 // in an epoch, plus one that all epochs share
+	permits   = 2 // of the semaphore
 )
 
 // A job is a kind of operation.
@@ -39,15 +36,31 @@ const (
 	permit   job = "permit"   // of a semaphore
 )
 
-// jobs lists the jobs with their weights.
+// jobs lists the jobs with their weights, and the keys that each has in an epoch.
 var jobs = []struct {
 	job
 	weight int
-}{{visit, 30}, {crash, 3}, {overstay, 5}, {refund, 26}, {payout, 9}, {swap, 9}, {erase, 1}, {read, 5}, {inLine, 5}, {shared, 3}, {permit, 4}}
+	what   string
+	keys   int
+}{
+	{visit, 30, "lease", leaseKeys + 1},
+	{crash, 3, "lease", leaseKeys + 1},
+	{overstay, 5, "lease", leaseKeys + 1},
+	{refund, 26, "refund", 40},
+	{payout, 9, "payout", 20},
+	{swap, 9, "register", 2},
+	{erase, 1, "register", 2},
+	{read, 5, "register", 2},
+	{inLine, 5, "fair", 1},
+	{shared, 3, "shared", 1},
+	{permit, 4, "semaphore", 1},
+}
 
 // A plan is one operation of a worker with all its choices.
 type plan struct {
 	job   job
+	what  string // its keys
+	keys  int    // how many of them an epoch has
 	key   int
 	try   bool          // tries once, or again and again, instead of waiting
 	wait  time.Duration // gives up after this time
@@ -73,15 +86,12 @@ func (p planner) next() plan {
 		sum += j.weight
 	}
 	n := p.rng.IntN(sum)
-	var what job
-	for _, j := range jobs {
-		if n -= j.weight; n < 0 {
-			what = j.job
-			break
-		}
+	at := 0
+	for n -= jobs[at].weight; n >= 0; n -= jobs[at].weight {
+		at++
 	}
 	o := plan{
-		job: what, key: p.rng.IntN(1 << 16), try: p.rng.IntN(3) == 0,
+		job: jobs[at].job, what: jobs[at].what, keys: jobs[at].keys, key: p.rng.IntN(1 << 16), try: p.rng.IntN(3) == 0,
 		wait: 300*time.Millisecond + upTo(3*time.Second), hold: upTo(40 * time.Millisecond), think: upTo(6 * time.Millisecond),
 		books: 1 + p.rng.IntN(3), fails: p.rng.IntN(25) == 0, pause: upTo(50 * time.Millisecond),
 	}
@@ -97,6 +107,12 @@ func (p planner) next() plan {
 // keyOf returns the key of an operation in an epoch.
 func keyOf(epoch int, what string, n int) string {
 	return fmt.Sprintf("%s%s/%d", prefixOf(epoch), what, n)
+}
+
+// epochOf returns the epoch of such a key.
+func epochOf(key string) (epoch int) {
+	_, _ = fmt.Sscanf(key, "e%d/", &epoch)
+	return epoch
 }
 
 func prefixOf(epoch int) string { return fmt.Sprintf("e%05d/", epoch) }

@@ -175,6 +175,14 @@ func (s *site) faults() (some []kind) {
 	return some
 }
 
+// jobs returns the jobs that are possible here.
+func (s *site) jobs() (all []job) {
+	for _, j := range jobs {
+		all = append(all, j.job)
+	}
+	return all
+}
+
 // sql replaces $1 by the placeholder of the engine's drivers.
 func (s *site) sql(query string) string {
 	return core.Compile("", query, s.engine != dbtest.Postgres).Text
