@@ -68,6 +68,8 @@ type audit struct {
 var audits = []audit{
 	{(*campaign).auditBooks, (*campaign).auditBalances},
 	{all: (*campaign).auditRecords},
+	{(*campaign).auditPayments, (*campaign).auditStaged},
+	{epoch: (*campaign).auditVoids},
 	{all: (*campaign).auditCommits},
 }
 
@@ -142,7 +144,7 @@ func (a *answer) against(effects map[string]string, entries, ids map[string]bool
 		if a.Outcome == refused && entries[a.ID] {
 			return "it is there"
 		}
-	case a.Job != refund && a.Job != payout:
+	case a.Job != refund && a.Job != payout && a.Job != original:
 	case a.Outcome == refused && ids[a.ID]:
 		return "it is there"
 	case (a.Outcome == executed || a.Outcome == replayed) && (!effect || id != a.Value):
@@ -191,6 +193,9 @@ func (c *campaign) auditRecords() {
 		c.violationf("the record of %q, %s, has no effect", key, result)
 	}
 	for _, r := range c.rows(`SELECT op_key, state FROM holdfast_records WHERE state <> 2`) {
+		if r[1] == "3" && strings.Contains(r[0], "/void/") && effects[r[0]] == "" {
+			continue // cancelled
+		}
 		c.violationf("the record of %q has state %s", r[0], r[1])
 	}
 }

@@ -30,6 +30,9 @@ const (
 	replayed verdict = "replayed"
 	refused  verdict = "refused" // certainly nothing was done
 	unknown  verdict = "unknown"
+	voided   verdict = "voided"   // it was cancelled, and is never done
+	late     verdict = "late"     // it is too late to cancel it
+	rejected verdict = "rejected" // by the bank
 
 	// finished counts an operation that returned no error. It says nothing about the tables.
 	finished verdict = "finished"

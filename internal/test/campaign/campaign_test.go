@@ -37,6 +37,8 @@ type campaign struct {
 	finished                    map[job]int // operations without an error
 	commits                     int
 	tokens                      []history.Op
+	payments                    map[string]verdict // what callers were told
+	tooLate                     map[string]bool    // to cancel them
 }
 
 // TestCampaign checks Holdfast's promises on every engine under all faults that are possible
@@ -110,7 +112,7 @@ func begin(t *testing.T, e dbtest.Engine, what control, duration time.Duration) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &campaign{t: t, control: what, duration: duration, dir: dir, struck: map[kind]int{}, finished: map[job]int{}}
+	c := &campaign{t: t, control: what, duration: duration, dir: dir, struck: map[kind]int{}, finished: map[job]int{}, payments: map[string]verdict{}, tooLate: map[string]bool{}}
 	t.Cleanup(func() {
 		if !t.Failed() {
 			_ = os.RemoveAll(dir)
@@ -118,7 +120,7 @@ func begin(t *testing.T, e dbtest.Engine, what control, duration time.Duration) 
 	})
 	n := int(duration/epochs) + 6 // a few more, in case the run takes longer
 	c.site = newSite(t, e, n)
-	order := order{Workers: 3, Seed: *seed, Dir: dir, Begin: history.Now(), Epoch: epochs, Epochs: n, Control: what}
+	order := order{Workers: 3, Seed: *seed, Dir: dir, Begin: history.Now(), Epoch: epochs, Epochs: n, Control: what, Bank: c.site.bank.URL}
 	for i, w := range c.site.ways {
 		o := order
 		o.URL, o.Native, o.Pool, o.Client = w.url, w.native, w.pool, i
@@ -175,6 +177,7 @@ func (c *campaign) end() {
 	for last := c.clients[0].order.epoch(); c.judged <= last; c.judged++ {
 		c.judge(c.judged)
 	}
+	c.finishAll()
 	for _, a := range audits {
 		if a.all != nil {
 			a.all(c)

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dsn"
 	"github.com/holdfast-go/holdfast/internal/test/history"
@@ -45,6 +46,8 @@ type order struct {
 	Epoch        time.Duration
 	Epochs       int
 	Control      control
+	Bank         string // its URL
+	Finish       bool   // it does what the others left, and ends
 }
 
 func clientMain(text string) {
@@ -71,6 +74,7 @@ type client[Tx any] struct {
 	store     *idempotency.Store[Tx]
 	payouts   *businessrow.Table[payoutRow, Tx]
 	registers *register.Register[Tx]
+	pays      *staged.Runner[string, string, Tx]
 }
 
 // payoutRow is a business row that is its own record.
@@ -112,8 +116,20 @@ func run[Tx any](o *order, open opener[Tx]) error {
 		time.Sleep(100 * time.Millisecond)
 	}
 	defer end()
+	if o.Finish {
+		if err := c.finish(); err != nil {
+			return err
+		}
+		fmt.Println("over")
+		return nil
+	}
 	fmt.Println("working")
 	var all sync.WaitGroup
+	for _, p := range parts[Tx]() {
+		if p.run != nil {
+			all.Go(func() { p.run(c, ctx) })
+		}
+	}
 	for i := range o.Workers {
 		all.Go(func() { c.work(ctx, i) })
 	}
@@ -141,7 +157,13 @@ func (c *client[Tx]) open(ctx context.Context, open opener[Tx]) (func(), error) 
 	c.payouts, errs[2] = businessrow.New[payoutRow](ctx, db, holdfast.TableSpec{Table: "campaign_payouts", Key: []string{"payout_no"}},
 		businessrow.Options{Compare: []string{"amount"}, Wait: patience})
 	c.registers, errs[3] = register.New(ctx, db)
-	if err := errors.Join(errs[:]...); err != nil {
+	err = errors.Join(errs[:]...)
+	for _, p := range parts[Tx]() {
+		if err == nil && p.open != nil {
+			err = p.open(c, ctx)
+		}
+	}
+	if err != nil {
 		end()
 		return nil, err
 	}
@@ -222,6 +244,8 @@ func works[Tx any]() map[job]func(*client[Tx], context.Context, *task) error {
 		inLine: fair, shared: fair, permit: visits(func(c *client[Tx]) ask { return c.semaphore }),
 		refund: (*client[Tx]).refund, payout: (*client[Tx]).payout,
 		swap: (*client[Tx]).register, erase: (*client[Tx]).register, read: (*client[Tx]).register,
+		pay: (*client[Tx]).pay, start: (*client[Tx]).start, cancelled: (*client[Tx]).cancelPay,
+		original: (*client[Tx]).original, void: (*client[Tx]).void,
 	}
 }
 

@@ -29,9 +29,11 @@ const (
 	claimAfterWork control = "claim-after-work"
 	inMemory       control = "in-memory-expiry" // the client checks its own clock instead of using a guard
 	anyRelease     control = "any-release"      // every release counts as successful
+	freshKey       control = "fresh-provider-key"
+	cancelByLook   control = "cancel-by-look" // it stores nothing that keeps the original away
 )
 
-var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease}
+var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease, freshKey, cancelByLook}
 
 // plant removes the protection from the SQL of the leases. The SQL belongs to this client only.
 func (c control) plant(l *dialect.LeaseSQL) {

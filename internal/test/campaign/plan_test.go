@@ -17,6 +17,7 @@ const (
 
 	leaseKeys = 3 // in an epoch, plus one that all epochs share
 	permits   = 2 // of the semaphore
+	payKeys   = 12
 )
 
 // A job is a kind of operation.
@@ -34,9 +35,16 @@ const (
 	inLine   job = "fair"     // a fair lock, exclusive
 	shared   job = "shared"   // a fair lock, shared
 	permit   job = "permit"   // of a semaphore
+
+	pay       job = "pay"      // a staged payment, at the bank
+	start     job = "start"    // the same, begun in a transaction of the caller
+	cancelled job = "cancel"   // of such a payment
+	complete  job = "complete" // of one that its worker left behind, beside the workers
+	original  job = "original" // idempotency.Do, of a refund that others cancel
+	void      job = "void"     // of such a refund
 )
 
-// jobs lists the jobs with their weights, and the keys that each has in an epoch.
+// jobs lists the jobs with their weights, 0 for what runs beside the workers, and the keys that each has in an epoch.
 var jobs = []struct {
 	job
 	weight int
@@ -54,6 +62,12 @@ var jobs = []struct {
 	{inLine, 5, "fair", 1},
 	{shared, 3, "shared", 1},
 	{permit, 4, "semaphore", 1},
+	{pay, 5, "pay", payKeys},
+	{start, 5, "pay", payKeys},
+	{cancelled, 5, "pay", payKeys},
+	{complete, 0, "pay", payKeys},
+	{original, 4, "void", 8},
+	{void, 4, "void", 8},
 }
 
 // A plan is one operation of a worker with all its choices.

@@ -147,13 +147,18 @@ func (p *process) isMoved(life int) bool {
 
 // quit lets the process end in order, and kills it if that takes too long.
 func (p *process) quit(patience time.Duration) error {
+	p.say("quit")
+	return p.wait(patience)
+}
+
+// wait waits until the process has ended in order, and kills it if that takes too long.
+func (p *process) wait(patience time.Duration) error {
 	p.mu.Lock()
-	cmd, ended, in := p.cmd, p.ended, p.in
+	cmd, ended := p.cmd, p.ended
 	p.mu.Unlock()
 	if cmd == nil {
 		return nil
 	}
-	_, _ = fmt.Fprintln(in, "quit")
 	select {
 	case <-ended:
 	case <-time.After(patience):

@@ -26,6 +26,7 @@ type site struct {
 	own    *dbtest.CrashServer // nil if the server is shared and must not be killed
 	clock  string              // the file with the offset of the server's clock; empty if the clock cannot be moved
 	audit  *sql.DB
+	bank   *bank
 	ways   []*way
 }
 
@@ -41,7 +42,7 @@ type way struct {
 // newSite makes a site, and logs which faults are not possible here.
 func newSite(t *testing.T, e dbtest.Engine, epochs int) *site {
 	t.Helper()
-	s := &site{t: t, engine: e}
+	s := &site{t: t, engine: e, bank: openBank(t)}
 	if e != dbtest.SQLite {
 		s.ownServer()
 	}
@@ -207,9 +208,10 @@ func (s *site) tables(epochs int) {
 		`CREATE TABLE campaign_commits (name ` + name + ` NOT NULL, seq BIGINT NOT NULL, token BIGINT NOT NULL, epoch BIGINT NOT NULL)`,
 		`CREATE TABLE campaign_effects (name ` + name + ` NOT NULL, id VARCHAR(40) NOT NULL, epoch BIGINT NOT NULL)`,
 		`CREATE TABLE campaign_payouts (payout_no ` + text + ` NOT NULL UNIQUE, amount BIGINT NOT NULL, who VARCHAR(40) NOT NULL, epoch BIGINT NOT NULL)`,
+		`CREATE TABLE campaign_bookings (name ` + name + ` NOT NULL, kind VARCHAR(10) NOT NULL, epoch BIGINT NOT NULL)`,
 		`CREATE TABLE campaign_claims (name ` + name + ` NOT NULL PRIMARY KEY, id VARCHAR(40) NOT NULL)`,
 	}
-	for _, table := range []string{"ledger", "commits", "effects", "payouts"} {
+	for _, table := range []string{"ledger", "commits", "effects", "payouts", "bookings"} {
 		statements = append(statements, `CREATE INDEX campaign_`+table+`_epoch ON campaign_`+table+` (epoch)`)
 	}
 	for _, q := range statements {
