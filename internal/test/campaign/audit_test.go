@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +71,12 @@ var audits = []audit{
 	{all: (*campaign).auditRecords},
 	{(*campaign).auditPayments, (*campaign).auditStaged},
 	{epoch: (*campaign).auditVoids},
+	{(*campaign).auditLimits, (*campaign).auditCounters},
+	{epoch: (*campaign).auditSimilar},
+	{(*campaign).auditMessages, (*campaign).auditOutbox},
+	{(*campaign).auditTicks, (*campaign).auditCron},
+	{epoch: (*campaign).auditWatch},
+	{epoch: (*campaign).auditHandles},
 	{all: (*campaign).auditCommits},
 }
 
@@ -138,13 +145,13 @@ func (c *campaign) answers(path string) (all []answer) {
 func (a *answer) against(effects map[string]string, entries, ids map[string]bool) string {
 	id, effect := effects[a.Key]
 	switch {
-	case a.Job == visit && a.Outcome == executed && !entries[a.ID]:
+	case (a.Job == visit || a.Job == gather) && a.Outcome == executed && !entries[a.ID]:
 		return "it is not there"
-	case a.Job == visit:
+	case a.Job == visit || a.Job == gather:
 		if a.Outcome == refused && entries[a.ID] {
 			return "it is there"
 		}
-	case a.Job != refund && a.Job != payout && a.Job != original:
+	case !slices.Contains([]job{refund, payout, batch, original, alike}, a.Job):
 	case a.Outcome == refused && ids[a.ID]:
 		return "it is there"
 	case (a.Outcome == executed || a.Outcome == replayed) && (!effect || id != a.Value):
@@ -182,7 +189,7 @@ func (c *campaign) auditRecords() {
 	for _, r := range c.rows(`SELECT payout_no, who FROM campaign_payouts`) {
 		delete(effects, r[0])
 	}
-	records := c.once("a record", c.rows(`SELECT op_key, result FROM holdfast_records WHERE state = 2`))
+	records := c.once("a record", c.rows(`SELECT op_key, result FROM holdfast_records WHERE state = 2 AND operation <> '`+cronName+`'`))
 	for key, id := range effects {
 		if records[key] != `"`+id+`"` {
 			c.violationf("the refund %q by %s has the record %q", key, id, records[key])
@@ -192,7 +199,7 @@ func (c *campaign) auditRecords() {
 	for key, result := range records {
 		c.violationf("the record of %q, %s, has no effect", key, result)
 	}
-	for _, r := range c.rows(`SELECT op_key, state FROM holdfast_records WHERE state <> 2`) {
+	for _, r := range c.rows(`SELECT op_key, state FROM holdfast_records WHERE state <> 2 AND operation <> '` + cronName + `'`) {
 		if r[1] == "3" && strings.Contains(r[0], "/void/") && effects[r[0]] == "" {
 			continue // cancelled
 		}

@@ -39,6 +39,8 @@ type campaign struct {
 	tokens                      []history.Op
 	payments                    map[string]verdict // what callers were told
 	tooLate                     map[string]bool    // to cancel them
+	watched                     map[string]int64   // the last token that each watch has seen
+	seen                        []eventSeen        // which are not judged yet
 }
 
 // TestCampaign checks Holdfast's promises on every engine under all faults that are possible
@@ -112,7 +114,7 @@ func begin(t *testing.T, e dbtest.Engine, what control, duration time.Duration) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &campaign{t: t, control: what, duration: duration, dir: dir, struck: map[kind]int{}, finished: map[job]int{}, payments: map[string]verdict{}, tooLate: map[string]bool{}}
+	c := &campaign{t: t, control: what, duration: duration, dir: dir, struck: map[kind]int{}, finished: map[job]int{}, payments: map[string]verdict{}, tooLate: map[string]bool{}, watched: map[string]int64{}}
 	t.Cleanup(func() {
 		if !t.Failed() {
 			_ = os.RemoveAll(dir)

@@ -15,16 +15,28 @@ import (
 	"github.com/holdfast-go/holdfast/optimistic"
 )
 
+// exec writes exactly one row.
 func (c *client[Tx]) exec(ctx context.Context, tx Tx, query string, args ...any) error {
-	q, err := access.Of(c.db).Join(tx)
-	if err != nil {
-		return err
-	}
-	r, err := core.Compile("", query, c.db.Engine() != holdfast.PostgreSQL).Exec(ctx, q, args...)
-	if err == nil && r.Affected != 1 {
-		err = fmt.Errorf("%d rows: %s", r.Affected, query)
+	n, err := c.execute(ctx, tx, query, args...)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%d rows: %s", n, query)
 	}
 	return err
+}
+
+// some writes any number of rows.
+func (c *client[Tx]) some(ctx context.Context, tx Tx, query string, args ...any) error {
+	_, err := c.execute(ctx, tx, query, args...)
+	return err
+}
+
+func (c *client[Tx]) execute(ctx context.Context, tx Tx, query string, args ...any) (int64, error) {
+	q, err := access.Of(c.db).Join(tx)
+	if err != nil {
+		return 0, err
+	}
+	r, err := core.Compile("", query, c.db.Engine() != holdfast.PostgreSQL).Exec(ctx, q, args...)
+	return r.Affected, err
 }
 
 // enter is the transaction of a refund. It reads and writes the order's balance, and adds a

@@ -22,10 +22,12 @@ import (
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/idempotency/outbox"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dsn"
 	"github.com/holdfast-go/holdfast/internal/test/history"
+	"github.com/holdfast-go/holdfast/limits"
 	"github.com/holdfast-go/holdfast/optimistic/register"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
@@ -75,6 +77,9 @@ type client[Tx any] struct {
 	payouts   *businessrow.Table[payoutRow, Tx]
 	registers *register.Register[Tx]
 	pays      *staged.Runner[string, string, Tx]
+	limits    *limits.Limits[Tx]
+	box       *outbox.Outbox[Tx]
+	relay     *outbox.Relay[Tx]
 }
 
 // payoutRow is a business row that is its own record.
@@ -246,6 +251,8 @@ func works[Tx any]() map[job]func(*client[Tx], context.Context, *task) error {
 		swap: (*client[Tx]).register, erase: (*client[Tx]).register, read: (*client[Tx]).register,
 		pay: (*client[Tx]).pay, start: (*client[Tx]).start, cancelled: (*client[Tx]).cancelPay,
 		original: (*client[Tx]).original, void: (*client[Tx]).void,
+		take: (*client[Tx]).take, alike: (*client[Tx]).similar, batch: (*client[Tx]).batch,
+		post: (*client[Tx]).post, offer: (*client[Tx]).offer, resume: (*client[Tx]).resume, gather: (*client[Tx]).gather,
 	}
 }
 
@@ -255,7 +262,7 @@ func (c *client[Tx]) do(t *task) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	t.key = keyOf(t.b.epoch, t.what, t.plan.key%t.keys)
-	if t.what == "lease" && t.plan.key%t.keys == leaseKeys {
+	if t.job != gather && t.what == "lease" && t.plan.key%t.keys == leaseKeys {
 		t.key = always
 	}
 	err := works[Tx]()[t.job](c, ctx, t)

@@ -31,9 +31,16 @@ const (
 	anyRelease     control = "any-release"      // every release counts as successful
 	freshKey       control = "fresh-provider-key"
 	cancelByLook   control = "cancel-by-look" // it stores nothing that keeps the original away
+	checkThenTake  control = "check-then-take"
+	noSimilar      control = "no-similar"
+	reapEarly      control = "reap-early"      // records that still matter
+	publishLater   control = "publish-later"   // a message is marked before somebody has it
+	eachReplica    control = "each-replica"    // runs the ticks by itself
+	watchBlind     control = "watch-blind"     // some events are lost
+	resumeByToken  control = "resume-by-token" // whoever knows the token goes on
 )
 
-var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease, freshKey, cancelByLook}
+var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease, freshKey, cancelByLook, checkThenTake, noSimilar, reapEarly, publishLater, eachReplica, watchBlind, resumeByToken}
 
 // plant removes the protection from the SQL of the leases. The SQL belongs to this client only.
 func (c control) plant(l *dialect.LeaseSQL) {

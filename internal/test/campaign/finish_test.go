@@ -24,6 +24,11 @@ type part[Tx any] struct {
 func parts[Tx any]() []part[Tx] {
 	return []part[Tx]{
 		{(*client[Tx]).openPay, (*client[Tx]).runPay, (*client[Tx]).finishPay},
+		{open: (*client[Tx]).openLimits},
+		{run: (*client[Tx]).runReaper},
+		{(*client[Tx]).openOutbox, (*client[Tx]).runOutbox, (*client[Tx]).finishOutbox},
+		{run: (*client[Tx]).runCron},
+		{run: (*client[Tx]).runWatch},
 	}
 }
 

@@ -13,8 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
-	"github.com/holdfast-go/holdfast/internal/access"
-	"github.com/holdfast-go/holdfast/internal/core"
 )
 
 // The bookings of a staged payment.
@@ -70,13 +68,7 @@ func (c *client[Tx]) payUndo(ctx context.Context, tx Tx, key string, op staged.O
 			}
 		}
 	}
-	q, err := access.Of(c.db).Join(tx)
-	if err != nil {
-		return err
-	}
-	_, err = core.Compile("", `INSERT INTO campaign_bookings (name, kind, epoch) SELECT name, '`+unasked+`', epoch FROM campaign_bookings WHERE name = $1 AND kind = '`+asked+`'`,
-		c.db.Engine() != holdfast.PostgreSQL).Exec(ctx, q, []byte(key))
-	return err
+	return c.some(ctx, tx, `INSERT INTO campaign_bookings (name, kind, epoch) SELECT name, '`+unasked+`', epoch FROM campaign_bookings WHERE name = $1 AND kind = '`+asked+`'`, []byte(key))
 }
 
 func (c *client[Tx]) booking(ctx context.Context, tx Tx, key, kind string) error {

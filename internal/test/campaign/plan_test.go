@@ -42,6 +42,17 @@ const (
 	complete  job = "complete" // of one that its worker left behind, beside the workers
 	original  job = "original" // idempotency.Do, of a refund that others cancel
 	void      job = "void"     // of such a refund
+	take      job = "limit"    // of a limit, or reserve and capture
+	alike     job = "similar"  // a refund with one of several keys of one intent
+	batch     job = "batch"    // business rows, several in one transaction
+	reap      job = "reap"     // a sweep, beside the workers of one client
+	post      job = "post"     // a row and its message
+	deliver   job = "deliver"  // of such a message, by a relay beside the workers
+	tick      job = "tick"     // of a job that runs in all clients, beside the workers
+	watch     job = "watch"    // an event of a lock, beside the workers of two clients
+	offer     job = "offer"    // a lease whose handle another one may resume
+	resume    job = "resume"   // of such a lease
+	gather    job = "gather"   // all leases of an epoch together
 )
 
 // jobs lists the jobs with their weights, 0 for what runs beside the workers, and the keys that each has in an epoch.
@@ -68,6 +79,17 @@ var jobs = []struct {
 	{complete, 0, "pay", payKeys},
 	{original, 4, "void", 8},
 	{void, 4, "void", 8},
+	{take, 8, "limit", 2},
+	{alike, 5, "similar", 5},
+	{batch, 2, "payout", 20},
+	{reap, 0, "", 1},
+	{post, 5, "message", messageKeys},
+	{deliver, 0, "", 1},
+	{tick, 0, "", 1},
+	{watch, 0, "", 1},
+	{offer, 4, "handle", 2},
+	{resume, 4, "handle", 2},
+	{gather, 5, "lease", leaseKeys},
 }
 
 // A plan is one operation of a worker with all its choices.

@@ -209,9 +209,14 @@ func (s *site) tables(epochs int) {
 		`CREATE TABLE campaign_effects (name ` + name + ` NOT NULL, id VARCHAR(40) NOT NULL, epoch BIGINT NOT NULL)`,
 		`CREATE TABLE campaign_payouts (payout_no ` + text + ` NOT NULL UNIQUE, amount BIGINT NOT NULL, who VARCHAR(40) NOT NULL, epoch BIGINT NOT NULL)`,
 		`CREATE TABLE campaign_bookings (name ` + name + ` NOT NULL, kind VARCHAR(10) NOT NULL, epoch BIGINT NOT NULL)`,
+		`CREATE TABLE campaign_taken (name ` + text + ` NOT NULL, id VARCHAR(64) NOT NULL, amount BIGINT NOT NULL, epoch BIGINT NOT NULL)`,
+		`CREATE TABLE campaign_posts (id VARCHAR(40) NOT NULL, name ` + name + ` NOT NULL, epoch BIGINT NOT NULL)`,
+		`CREATE TABLE campaign_ticks (tick VARCHAR(20) NOT NULL, who VARCHAR(40) NOT NULL, epoch BIGINT NOT NULL)`,
+		`CREATE TABLE campaign_handles (name ` + name + ` NOT NULL, token BIGINT NOT NULL, id VARCHAR(40) NOT NULL, handle VARCHAR(2048) NOT NULL, epoch BIGINT NOT NULL)`,
+		`CREATE INDEX campaign_handles_name ON campaign_handles (name, token)`,
 		`CREATE TABLE campaign_claims (name ` + name + ` NOT NULL PRIMARY KEY, id VARCHAR(40) NOT NULL)`,
 	}
-	for _, table := range []string{"ledger", "commits", "effects", "payouts", "bookings"} {
+	for _, table := range []string{"ledger", "commits", "effects", "payouts", "bookings", "taken", "posts", "ticks", "handles"} {
 		statements = append(statements, `CREATE INDEX campaign_`+table+`_epoch ON campaign_`+table+` (epoch)`)
 	}
 	for _, q := range statements {
@@ -221,7 +226,7 @@ func (s *site) tables(epochs int) {
 	}
 	names := []string{always}
 	for e := range epochs {
-		for _, what := range []string{"lease", "fair", "account"} {
+		for _, what := range []string{"lease", "fair", "account", "handle"} {
 			for n := range leaseKeys {
 				names = append(names, keyOf(e, what, n))
 			}
