@@ -151,7 +151,7 @@ func (a *answer) against(effects map[string]string, entries, ids map[string]bool
 		if a.Outcome == refused && entries[a.ID] {
 			return "it is there"
 		}
-	case !slices.Contains([]job{refund, payout, batch, original, alike}, a.Job):
+	case !slices.Contains([]job{refund, foreign, payout, batch, original, alike}, a.Job):
 	case a.Outcome == refused && ids[a.ID]:
 		return "it is there"
 	case (a.Outcome == executed || a.Outcome == replayed) && (!effect || id != a.Value):

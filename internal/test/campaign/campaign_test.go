@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,7 +75,7 @@ func TestControl(t *testing.T) {
 	for i, what := range allControls {
 		t.Run(string(what), func(t *testing.T) {
 			t.Parallel()
-			engines := dbtest.Engines()
+			engines := slices.DeleteFunc(dbtest.Engines(), func(e dbtest.Engine) bool { return !what.possible(e) })
 			for j, e := range engines {
 				if !everywhere && j != i%len(engines) {
 					continue
@@ -125,7 +126,7 @@ func begin(t *testing.T, e dbtest.Engine, what control, duration time.Duration) 
 	order := order{Workers: 3, Seed: *seed, Dir: dir, Begin: history.Now(), Epoch: epochs, Epochs: n, Control: what, Bank: c.site.bank.URL}
 	for i, w := range c.site.ways {
 		o := order
-		o.URL, o.Native, o.Pool, o.Client = w.url, w.native, w.pool, i
+		o.URL, o.Native, o.Connector, o.Disconnect, o.Pool, o.Client = w.url, w.native, w.connector, w.disconnect, w.pool, i
 		c.clients = append(c.clients, &process{c: c, order: o})
 	}
 	return c

@@ -80,7 +80,11 @@ func (c *client[Tx]) refund(ctx context.Context, t *task) error {
 
 // effect writes the effect of a refund or payout: there must be exactly one per key.
 func (c *client[Tx]) effect(ctx context.Context, tx Tx, t *task, id string) error {
-	if err := c.exec(ctx, tx, `INSERT INTO campaign_effects (name, id, epoch) VALUES ($1, $2, $3)`, []byte(t.key), id, t.b.epoch); err != nil {
+	return t.effect(id, func(query string, args ...any) error { return c.exec(ctx, tx, query, args...) })
+}
+
+func (t *task) effect(id string, exec func(query string, args ...any) error) error {
+	if err := exec(`INSERT INTO campaign_effects (name, id, epoch) VALUES ($1, $2, $3)`, []byte(t.key), id, t.b.epoch); err != nil {
 		return err
 	}
 	time.Sleep(t.think)
@@ -88,10 +92,10 @@ func (c *client[Tx]) effect(ctx context.Context, tx Tx, t *task, id string) erro
 		return errors.New("it fails on purpose")
 	}
 	account := []byte(keyOf(t.b.epoch, "account", t.plan.key%2))
-	if err := c.exec(ctx, tx, `INSERT INTO campaign_ledger (name, amount, id, epoch) VALUES ($1, $2, $3, $4)`, account, 1, id, t.b.epoch); err != nil {
+	if err := exec(`INSERT INTO campaign_ledger (name, amount, id, epoch) VALUES ($1, $2, $3, $4)`, account, 1, id, t.b.epoch); err != nil {
 		return err
 	}
-	return c.exec(ctx, tx, `UPDATE campaign_orders SET balance = balance + $2, seq = seq + 1 WHERE name = $1`, account, 1)
+	return exec(`UPDATE campaign_orders SET balance = balance + $1, seq = seq + 1 WHERE name = $2`, 1, account)
 }
 
 // payout is a refund whose record is the business row.

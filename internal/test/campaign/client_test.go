@@ -39,6 +39,8 @@ const clientVariable = "HOLDFAST_CAMPAIGN_CLIENT"
 type order struct {
 	URL          string
 	Native       bool // pgx's own pool
+	Connector    bool // the adapters' connectors
+	Disconnect   bool // sqllock.Options.ReleaseOnDisconnect
 	Pool         int  // the maximum number of connections
 	Client, Life int  // the number of the client, and how many of its processes were killed before
 	Workers      int
@@ -80,6 +82,7 @@ type client[Tx any] struct {
 	limits    *limits.Limits[Tx]
 	box       *outbox.Outbox[Tx]
 	relay     *outbox.Relay[Tx]
+	plain     *sql.DB
 }
 
 // payoutRow is a business row that is its own record.
@@ -157,7 +160,7 @@ func (c *client[Tx]) open(ctx context.Context, open opener[Tx]) (func(), error) 
 	const patience = 2 * time.Second
 	var errs [4]error
 	c.db = db
-	c.locks, errs[0] = sqllock.New(ctx, db, sqllock.Options{TTL: ttl, Margin: margin, Holder: fmt.Sprint("client ", c.Client, ".", c.Life)})
+	c.locks, errs[0] = sqllock.New(ctx, db, sqllock.Options{TTL: ttl, Margin: margin, Holder: fmt.Sprint("client ", c.Client, ".", c.Life), ReleaseOnDisconnect: c.Disconnect})
 	c.store, errs[1] = idempotency.New(ctx, db, idempotency.Options{Wait: patience})
 	c.payouts, errs[2] = businessrow.New[payoutRow](ctx, db, holdfast.TableSpec{Table: "campaign_payouts", Key: []string{"payout_no"}},
 		businessrow.Options{Compare: []string{"amount"}, Wait: patience})
@@ -176,10 +179,17 @@ func (c *client[Tx]) open(ctx context.Context, open opener[Tx]) (func(), error) 
 }
 
 func openSQL(ctx context.Context, o *order) (*holdfast.DB[*sql.Tx], func(), error) {
-	pool, _, err := dsn.Open(o.URL)
+	connector, err := dsn.Connector(o.URL, nil)
 	if err != nil {
 		return nil, nil, err
 	}
+	switch {
+	case o.Connector && strings.HasPrefix(o.URL, "postgres"):
+		connector = holdfastpgx.Connector(connector)
+	case o.Connector:
+		connector = holdfastsql.Connector(connector)
+	}
+	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(o.Pool)
 	pool.SetMaxIdleConns(o.Pool)
 	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
@@ -253,6 +263,7 @@ func works[Tx any]() map[job]func(*client[Tx], context.Context, *task) error {
 		original: (*client[Tx]).original, void: (*client[Tx]).void,
 		take: (*client[Tx]).take, alike: (*client[Tx]).similar, batch: (*client[Tx]).batch,
 		post: (*client[Tx]).post, offer: (*client[Tx]).offer, resume: (*client[Tx]).resume, gather: (*client[Tx]).gather,
+		foreign: (*client[Tx]).foreign,
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
@@ -38,9 +39,13 @@ const (
 	eachReplica    control = "each-replica"    // runs the ticks by itself
 	watchBlind     control = "watch-blind"     // some events are lost
 	resumeByToken  control = "resume-by-token" // whoever knows the token goes on
+	lookThenDo     control = "look-then-do"    // with the functions of another language
 )
 
-var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease, freshKey, cancelByLook, checkThenTake, noSimilar, reapEarly, publishLater, eachReplica, watchBlind, resumeByToken}
+var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease, freshKey, cancelByLook, checkThenTake, noSimilar, reapEarly, publishLater, eachReplica, watchBlind, resumeByToken, lookThenDo}
+
+// possible reports whether an engine has what the control omits.
+func (c control) possible(e dbtest.Engine) bool { return c != lookThenDo || hasFunctions(e) }
 
 // plant removes the protection from the SQL of the leases. The SQL belongs to this client only.
 func (c control) plant(l *dialect.LeaseSQL) {

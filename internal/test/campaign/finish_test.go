@@ -28,6 +28,7 @@ func parts[Tx any]() []part[Tx] {
 		{run: (*client[Tx]).runReaper},
 		{(*client[Tx]).openOutbox, (*client[Tx]).runOutbox, (*client[Tx]).finishOutbox},
 		{run: (*client[Tx]).runCron},
+		{open: (*client[Tx]).openForeign},
 		{run: (*client[Tx]).runWatch},
 	}
 }
@@ -63,7 +64,8 @@ func (c *campaign) finishAll() {
 		c.moveServerClock(pastAll)
 	}
 	last := c.clients[0].order
-	last.URL, last.Native, last.Pool, last.Client, last.Life, last.Finish, last.Control = c.site.url, false, 8, len(c.clients), 0, true, whole
+	last.URL, last.Native, last.Connector, last.Disconnect, last.Pool = c.site.url, false, false, false, 8
+	last.Client, last.Life, last.Finish, last.Control = len(c.clients), 0, true, whole
 	p := &process{c: c, order: last}
 	c.must(p.start())
 	if err := p.wait(2 * dbtest.Hang); err != nil {

@@ -118,6 +118,10 @@ func (c *campaign) recorded(epoch int) (history.History, []history.Span) {
 		var client, life int
 		_, err = fmt.Sscanf(filepath.Base(file), fmt.Sprintf("history-%05d-", epoch)+"%d-%d.jsonl", &client, &life)
 		c.must(err)
+		if client < len(c.site.ways) && c.site.ways[client].disconnect {
+			// Another one may be granted its leases as soon as its connection is lost.
+			spans = append(spans, history.Span{Process: i, From: 0, To: now})
+		}
 		for _, o := range outside {
 			if o.client == client && o.life == life {
 				spans = append(spans, history.Span{Process: i, From: o.from, To: cmp.Or(o.to, now)})

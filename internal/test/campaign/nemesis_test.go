@@ -74,6 +74,8 @@ func (c *campaign) strike(ctx context.Context, f fault) bool {
 		return lose(proxy, f, after(f.Length+2*time.Second))
 	case server:
 		c.crash(after(f.Length))
+	case noRoom:
+		return c.takeConnections(ctx, after(f.Length))
 	case clock:
 		c.moveServerClock(f.By)
 		<-after(f.Length)

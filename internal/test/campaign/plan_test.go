@@ -53,6 +53,7 @@ const (
 	offer     job = "offer"    // a lease whose handle another one may resume
 	resume    job = "resume"   // of such a lease
 	gather    job = "gather"   // all leases of an epoch together
+	foreign   job = "foreign"  // a refund by the SQL functions, as other languages call them
 )
 
 // jobs lists the jobs with their weights, 0 for what runs beside the workers, and the keys that each has in an epoch.
@@ -90,6 +91,7 @@ var jobs = []struct {
 	{offer, 4, "handle", 2},
 	{resume, 4, "handle", 2},
 	{gather, 5, "lease", leaseKeys},
+	{foreign, 5, "refund", 40},
 }
 
 // A plan is one operation of a worker with all its choices.

@@ -36,7 +36,9 @@ type way struct {
 	url    string
 	native bool
 	pool   int
-	proxy  *faultproxy.Proxy // nil for SQLite
+
+	connector, disconnect bool
+	proxy                 *faultproxy.Proxy // nil for SQLite
 }
 
 // newSite makes a site, and logs which faults are not possible here.
@@ -116,15 +118,21 @@ var address = regexp.MustCompile(`@(tcp\()?([^/?()]+)`)
 func (s *site) way(i int) *way {
 	w := &way{what: "usual pool", url: s.url, pool: 6}
 	param := ""
+	if i == 0 && s.engine == dbtest.Postgres || i == 3 && s.engine != dbtest.Postgres {
+		w.what, w.connector = "usual pool, with the adapter's connector", true
+	}
+	if i == 2 && s.engine != dbtest.SQLite {
+		w.disconnect, w.pool = true, 10
+	}
 	switch {
 	case i == 1:
 		w.what, w.pool = "pool of one", 1
 	case s.engine == dbtest.SQLite:
 		return w
 	case i == 2 && s.engine == dbtest.Postgres:
-		w.what, w.native = "pgx's own pool", true
+		w.what, w.native = "pgx's own pool, leases end with the connection", true
 	case i == 2:
-		w.what, param = "usual pool, parameters interpolated", "interpolateParams=true"
+		w.what, param = "usual pool, parameters interpolated, leases end with the connection", "interpolateParams=true"
 	case i == 3 && s.engine == dbtest.Postgres && hasBouncer():
 		w.what, w.url, param = "PgBouncer, in transaction mode", dbtest.PgBouncer(s.t, s.url, "transaction"), "default_query_exec_mode=exec"
 	case i == 3 && s.engine == dbtest.Postgres:
@@ -160,6 +168,8 @@ func (s *site) faults() (some []kind) {
 		switch k {
 		case cut, hole, slow, lostCommit, lostReply, lostRequest:
 			possible = s.engine != dbtest.SQLite // it has no connection
+		case noRoom:
+			possible = s.own != nil
 		case server:
 			possible = s.own != nil || s.engine == dbtest.SQLite
 		case clock:
@@ -179,10 +189,15 @@ func (s *site) faults() (some []kind) {
 // jobs returns the jobs that are possible here.
 func (s *site) jobs() (all []job) {
 	for _, j := range jobs {
-		all = append(all, j.job)
+		if j.job != foreign || hasFunctions(s.engine) {
+			all = append(all, j.job)
+		}
 	}
 	return all
 }
+
+// hasFunctions reports whether an engine has functions for other languages.
+func hasFunctions(e dbtest.Engine) bool { return e != dbtest.SQLite }
 
 // sql replaces $1 by the placeholder of the engine's drivers.
 func (s *site) sql(query string) string {
@@ -194,6 +209,11 @@ func (s *site) tables(epochs int) {
 	s.t.Helper()
 	if err := migrations.Up(s.t.Context(), s.audit); err != nil {
 		s.t.Fatal(err)
+	}
+	if hasFunctions(s.engine) {
+		if err := migrations.FunctionsUp(s.t.Context(), s.audit); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 	name, text := "VARBINARY(64)", "VARBINARY(64)"
 	switch s.engine {

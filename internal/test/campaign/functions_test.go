@@ -1,0 +1,134 @@
+//go:build unix
+
+package campaign
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dsn"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+)
+
+// openForeign opens a connection for a client in another language, which knows nothing of
+// Holdfast but its SQL functions. SQLite has none.
+func (c *client[Tx]) openForeign(context.Context) (err error) {
+	url := c.URL
+	switch c.db.Engine() {
+	case holdfast.SQLite:
+		return nil
+	case holdfast.MySQL:
+		url = dbtest.With(url, "innodb_lock_wait_timeout=1") // docs/reference/protocol.md says so to clients
+	}
+	if c.plain, _, err = dsn.Open(url); err == nil {
+		c.plain.SetMaxOpenConns(1)
+	}
+	return err
+}
+
+// foreign requests the same refunds as others do, by the functions.
+func (c *client[Tx]) foreign(ctx context.Context, t *task) error {
+	if c.plain == nil {
+		return errors.New("there are no functions")
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.wait+time.Second)
+	defer cancel()
+	a, err := c.claimAndFinish(ctx, t)
+	a.Job, a.Key, a.ID = t.job, t.key, t.id
+	if err != nil {
+		a.Err = err.Error()
+	}
+	t.b.told(a)
+	return err
+}
+
+func (c *client[Tx]) claimAndFinish(ctx context.Context, t *task) (answer, error) {
+	no := answer{Outcome: refused}
+	tx, err := c.plain.BeginTx(ctx, nil)
+	if err != nil {
+		return no, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	form, err := idempotency.Canonical(t.key)
+	if err != nil {
+		return no, err
+	}
+	ask := []any{"default", "", "refund", t.key, fmt.Sprintf("%x", sha256.Sum256(form)), 0}
+	function := "lookup"
+	if c.Control != lookThenDo {
+		function, ask = "claim", append(ask, 1_000_000)
+	}
+	claim, err := c.call(ctx, tx, function, ask...)
+	switch {
+	case err != nil:
+		return no, err
+	case claim["outcome"] == "replayed":
+		by, err := strconv.Unquote(claim["result"])
+		return answer{Outcome: replayed, Value: by}, err
+	case claim["outcome"] == "in_progress":
+		return no, nil
+	case claim["outcome"] != "claimed" && c.Control != lookThenDo:
+		return no, fmt.Errorf("the claim's outcome is %q", claim["outcome"])
+	}
+	err = t.effect(t.id, func(query string, args ...any) error {
+		_, err := tx.ExecContext(ctx, core.Compile("", query, c.db.Engine() != holdfast.PostgreSQL).Text, args...)
+		return err
+	})
+	if err != nil {
+		return no, err
+	}
+	if c.Control != lookThenDo {
+		if _, err := c.call(ctx, tx, "finish", claim["claim"], "succeeded", strconv.Quote(t.id), "json", nil, nil, nil); err != nil {
+			return no, err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return answer{Outcome: unknown}, err
+	}
+	return answer{Outcome: executed, Value: t.id}, nil
+}
+
+// call calls a function, and returns the columns of its row that are not NULL.
+func (c *client[Tx]) call(ctx context.Context, tx *sql.Tx, function string, args ...any) (map[string]string, error) {
+	params := ""
+	for i := range args {
+		params += fmt.Sprintf(", $%d", i+1)
+	}
+	text := "SELECT * FROM holdfast_" + function + "(" + params[2:] + ")"
+	if c.db.Engine() != holdfast.PostgreSQL {
+		text = core.Compile("", "CALL holdfast_"+function+"("+params[2:]+")", true).Text
+	}
+	rows, err := tx.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	values, targets := make([]sql.NullString, len(names)), make([]any, len(names))
+	for i := range values {
+		targets[i] = &values[i]
+	}
+	row := map[string]string{}
+	for rows.Next() {
+		if err := rows.Scan(targets...); err != nil {
+			return nil, err
+		}
+		for i, v := range values {
+			if v.Valid {
+				row[names[i]] = v.String
+			}
+		}
+	}
+	return row, errors.Join(rows.Err(), rows.Close())
+}
