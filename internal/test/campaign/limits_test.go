@@ -91,7 +91,7 @@ func (c *client[Tx]) checkThenTake(ctx context.Context, t *task, r limits.Reques
 	if sum+r.Amount > ceiling {
 		return limits.ErrExceeded
 	}
-	time.Sleep(100 * t.think)
+	time.Sleep(250 * t.think)
 	r.ID = t.id
 	return c.db.InTx(ctx, func(ctx context.Context, tx Tx) error { return c.taken(ctx, tx, t, r) })
 }
