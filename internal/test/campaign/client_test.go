@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -55,6 +57,7 @@ type order struct {
 }
 
 func clientMain(text string) {
+	signal.Ignore(syscall.SIGXFSZ) // a full disk is an error
 	o := &order{}
 	err := json.Unmarshal([]byte(text), o)
 	if err == nil && o.Native {

@@ -42,7 +42,8 @@
 // for longer than the TTL. Connections are cut, black-holed or slow. The answer to a COMMIT, the
 // answer to any request, or the request itself is lost with its connection. The server's
 // processes are killed with SIGKILL and started again. All its connections are taken, and the
-// clients' are cut. The server's clock moves (libfaketime;
+// clients' are cut. The disk is full, as far as processes can tell (PostgreSQL; SQLite, once its
+// file is larger than the clients' records). The server's clock moves (libfaketime;
 // not MySQL's), by milliseconds up to an hour, forward and back. A client's wall clock moves
 // (see moveClock). SQLite has no server and no connection: there all clients are killed at once,
 // and the file is locked for a while. The log names the faults that the machine does not
@@ -50,7 +51,7 @@
 //
 // The campaign starts its own server: PostgreSQL and MariaDB from the binaries of this machine,
 // MySQL in Docker. If that is not possible, it uses the server of the other tests, and neither
-// kills it, nor takes its connections, nor moves its clock.
+// kills it, nor takes its connections and its disk, nor moves its clock.
 //
 // # What is judged
 //

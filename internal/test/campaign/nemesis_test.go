@@ -76,6 +76,8 @@ func (c *campaign) strike(ctx context.Context, f fault) bool {
 		c.crash(after(f.Length))
 	case noRoom:
 		return c.takeConnections(ctx, after(f.Length))
+	case noSpace:
+		return c.fillDisk(after(f.Length))
 	case clock:
 		c.moveServerClock(f.By)
 		<-after(f.Length)

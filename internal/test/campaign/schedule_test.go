@@ -23,13 +23,14 @@ const (
 	lostRequest kind = "lostrequest" // a request, with its connection
 	server      kind = "server"      // all its processes, with SIGKILL, then a restart; with SQLite, all clients
 	noRoom      kind = "noroom"      // the server has no connection left
+	noSpace     kind = "nospace"     // the disk is full; PostgreSQL and SQLite
 	clock       kind = "clock"       // the database's clock, and back
 	clientClock kind = "clientclock" // a client's wall clock, and back
 	lock        kind = "lock"        // another session has SQLite's only write lock
 )
 
 // kinds lists all kinds in the order of the report.
-var kinds = []kind{kill, stop, cut, hole, slow, lostCommit, lostReply, lostRequest, server, noRoom, clock, clientClock, lock}
+var kinds = []kind{kill, stop, cut, hole, slow, lostCommit, lostReply, lostRequest, server, noRoom, noSpace, clock, clientClock, lock}
 
 // A fault begins at a time since the campaign's start and lasts for a while.
 type fault struct {
@@ -43,7 +44,7 @@ type fault struct {
 
 func (f fault) String() string {
 	s := fmt.Sprintf("%8.3fs %s", f.At.Seconds(), f.Kind)
-	if f.Kind != server && f.Kind != noRoom && f.Kind != clock && f.Kind != lock {
+	if f.Kind != server && f.Kind != noRoom && f.Kind != noSpace && f.Kind != clock && f.Kind != lock {
 		s += fmt.Sprintf(" client %d", f.Client)
 	}
 	if f.By != 0 {

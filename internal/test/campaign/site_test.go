@@ -168,6 +168,8 @@ func (s *site) faults() (some []kind) {
 		switch k {
 		case cut, hole, slow, lostCommit, lostReply, lostRequest:
 			possible = s.engine != dbtest.SQLite // it has no connection
+		case noSpace:
+			possible = s.canFillDisk()
 		case noRoom:
 			possible = s.own != nil
 		case server:

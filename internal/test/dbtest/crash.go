@@ -89,6 +89,56 @@ func (s *CrashServer) Kill() error {
 	}
 }
 
+// FillDisk makes each write of the server fail that would be beyond the first 64 KiB of a file, or
+// ends that. PostgreSQL takes it for a full disk: it ignores the signal (SIGXFSZ), and ends when it
+// cannot write its log. So call Start afterwards. The server runs on this machine: see CanFillDisk.
+func (s *CrashServer) FillDisk(full bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return nil
+	}
+	pid := s.cmd.Process.Pid
+	most := int64(-1)
+	if full {
+		most = 64 << 10
+	}
+	for _, one := range append([]int{pid}, children(pid)...) { // those that it starts inherit it
+		if err := LimitFiles(one, most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CanFillDisk reports whether LimitFiles works here.
+func CanFillDisk() bool {
+	_, err := exec.LookPath("prlimit")
+	return err == nil
+}
+
+// LimitFiles makes the writes of a process fail beyond the first bytes of a file; below 0 it ends
+// that. A process that has ended is no error.
+func LimitFiles(pid int, most int64) error {
+	size := "unlimited"
+	if most >= 0 {
+		size = strconv.FormatInt(most, 10)
+	}
+	var own syscall.Stat_t
+	if syscall.Stat(fmt.Sprintf("/proc/%d", pid), &own) != nil {
+		return nil
+	}
+	cmd := exec.Command("prlimit", "--pid", strconv.Itoa(pid), "--fsize="+size+":") //nolint:noctx // short
+	if own.Uid != uint32(os.Getuid()) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: own.Uid, Gid: own.Gid}} // which may
+	}
+	said, err := cmd.CombinedOutput()
+	if err != nil && syscall.Kill(pid, 0) == nil {
+		return fmt.Errorf("prlimit: %w: %s", err, said)
+	}
+	return nil
+}
+
 // killAll kills a process and all processes that it has started.
 func killAll(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGSTOP) // otherwise it could start others now
