@@ -94,8 +94,8 @@ func (b *bank) message(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	b.messages[key] = append(b.messages[key], id)
 	b.mu.Unlock()
-	if luck == 1 {
-		http.Error(w, "the answer is lost", http.StatusBadGateway)
+	if luck == 1 { // the answer is lost
+		w.WriteHeader(http.StatusBadGateway)
 	}
 }
 

@@ -124,12 +124,9 @@ func LimitFiles(pid int, most int64) error {
 	if most >= 0 {
 		size = strconv.FormatInt(most, 10)
 	}
-	var own syscall.Stat_t
-	if syscall.Stat(fmt.Sprintf("/proc/%d", pid), &own) != nil {
-		return nil
-	}
 	cmd := exec.Command("prlimit", "--pid", strconv.Itoa(pid), "--fsize="+size+":") //nolint:noctx // short
-	if own.Uid != uint32(os.Getuid()) {
+	var own syscall.Stat_t
+	if syscall.Stat(fmt.Sprintf("/proc/%d", pid), &own) == nil && int(own.Uid) != os.Getuid() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: own.Uid, Gid: own.Gid}} // which may
 	}
 	said, err := cmd.CombinedOutput()
