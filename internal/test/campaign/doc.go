@@ -50,7 +50,7 @@
 // support.
 //
 // The campaign starts its own server: PostgreSQL and MariaDB from the binaries of this machine,
-// MySQL in Docker. If that is not possible, it uses the server of the other tests, and neither
+// MySQL in Docker, and MariaDB too where there are no binaries (its clock is not moved then). If that is not possible, it uses the server of the other tests, and neither
 // kills it, nor takes its connections and its disk, nor moves its clock.
 //
 // # What is judged

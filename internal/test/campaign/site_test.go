@@ -95,6 +95,10 @@ func (s *site) ownServer() {
 		return
 	}
 	s.url = s.own.URL
+	if s.own.InDocker && s.clock != "" {
+		s.clock = ""
+		s.t.Logf("%s: the server's clock is not moved: it runs in Docker, without libfaketime", s.engine)
+	}
 	s.t.Logf("%s: %s", s.engine, s.own.How)
 }
 

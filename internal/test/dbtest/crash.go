@@ -30,6 +30,8 @@ const startTimeout = 2 * time.Minute
 type CrashServer struct {
 	URL string // of an empty database
 	How string // a description of the server, for a log
+	// InDocker: files of this machine, such as those that env names, are not there.
+	InDocker bool
 
 	admin  string // the URL of a database that always exists
 	launch func() (*exec.Cmd, error)
@@ -41,8 +43,8 @@ type CrashServer struct {
 	ended chan struct{}
 }
 
-// NewCrashServer starts a server of engine from the binaries of this machine, or MySQL in
-// Docker, with env added to its environment. The error names what is missing: a program, an
+// NewCrashServer starts a server of engine from the binaries of this machine, with env added to
+// its environment. MySQL runs in Docker, and so does MariaDB where it has no binaries. The error names what is missing: a program, an
 // account or Docker. The server is removed when the test ends.
 func NewCrashServer(tb testing.TB, e Engine, env ...string) (*CrashServer, error) {
 	tb.Helper()
@@ -260,7 +262,11 @@ func crashMariaDB(tb testing.TB, env []string) (*CrashServer, error) {
 	server, install := Find("mariadbd"), Find("mariadb-install-db")
 	as, err := accountOf("mysql", "nobody")
 	if server == "" || install == "" {
-		err = errors.New("no mariadbd and mariadb-install-db on this machine")
+		s, err := crashDocker(tb, "mariadb:10.11", "mariadbd", "MARIADB_ALLOW_EMPTY_ROOT_PASSWORD=1")
+		if err != nil {
+			return nil, fmt.Errorf("no mariadbd and mariadb-install-db on this machine, and %w", err)
+		}
+		return s, nil
 	}
 	if err != nil {
 		return nil, err
@@ -279,6 +285,11 @@ func crashMariaDB(tb testing.TB, env []string) (*CrashServer, error) {
 
 // crashMySQL runs MySQL in Docker: it cannot be installed beside MariaDB.
 func crashMySQL(tb testing.TB, env []string) (*CrashServer, error) {
+	return crashDocker(tb, "mysql:9.7", "mysqld", append(env, "MYSQL_ALLOW_EMPTY_PASSWORD=1")...)
+}
+
+// crashDocker runs MySQL or MariaDB in Docker, with env in its environment.
+func crashDocker(tb testing.TB, image, server string, env ...string) (*CrashServer, error) {
 	docker, err := exec.LookPath("docker")
 	if err == nil {
 		err = exec.Command(docker, "info").Run() //nolint:noctx // short
@@ -290,12 +301,11 @@ func crashMySQL(tb testing.TB, env []string) (*CrashServer, error) {
 	dir := OwnFolder(tb, nil)
 	run := []string{
 		"create", "--name", name, "--label", "holdfast=campaign", "--user", "mysql", "-p", "127.0.0.1:" + port + ":3306",
-		"-e", "MYSQL_ALLOW_EMPTY_PASSWORD=1",
 	}
 	for _, v := range env {
 		run = append(run, "-e", v)
 	}
-	run = append(run, "mysql:9.7", "mysqld", "--max-connections=500")
+	run = append(run, image, server, "--max-connections=500")
 	if said, err := exec.Command(docker, run...).CombinedOutput(); err != nil { //nolint:noctx // short
 		return nil, fmt.Errorf("docker %s: %w: %s", strings.Join(run, " "), err, said)
 	}
@@ -305,7 +315,7 @@ func crashMySQL(tb testing.TB, env []string) (*CrashServer, error) {
 	address := "mysql://root@tcp(127.0.0.1:" + port + ")/"
 	log := filepath.Join(dir, "log")
 	return &CrashServer{
-		URL: address + "own", admin: address + "mysql", log: log, How: "mysql:9.7 in Docker",
+		URL: address + "own", admin: address + "mysql", log: log, How: image + " in Docker", InDocker: true,
 		launch: program(nil, dir, log, nil, docker, "start", "-a", name),                 // ends with the server
 		kill:   func(int) { _ = exec.Command(docker, "kill", "-s", "KILL", name).Run() }, //nolint:noctx // short
 	}, nil
