@@ -38,10 +38,10 @@ type campaign struct {
 	finished                    map[job]int // operations without an error
 	commits                     int
 	tokens                      []history.Op
-	payments                    map[string]verdict // what callers were told
-	tooLate                     map[string]bool    // to cancel them
-	watched                     map[string]int64   // the last token that each watch has seen
-	seen                        []eventSeen        // which are not judged yet
+	payments                    map[string]verdict   // what callers were told
+	tooLate                     map[string]bool      // to cancel them
+	watched                     map[string]eventSeen // the last event that each watch has seen
+	seen                        []eventSeen          // which are not judged yet
 }
 
 // TestCampaign checks Holdfast's promises on every engine under all faults that are possible
@@ -115,7 +115,7 @@ func begin(t *testing.T, e dbtest.Engine, what control, duration time.Duration) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &campaign{t: t, control: what, duration: duration, dir: dir, struck: map[kind]int{}, finished: map[job]int{}, payments: map[string]verdict{}, tooLate: map[string]bool{}, watched: map[string]int64{}}
+	c := &campaign{t: t, control: what, duration: duration, dir: dir, struck: map[kind]int{}, finished: map[job]int{}, payments: map[string]verdict{}, tooLate: map[string]bool{}, watched: map[string]eventSeen{}}
 	t.Cleanup(func() {
 		if !t.Failed() {
 			_ = os.RemoveAll(dir)
