@@ -50,23 +50,28 @@ func (c *client[Tx]) foreign(ctx context.Context, t *task) error {
 	return err
 }
 
+// claimAndFinish is such a client. The control looks first, and claims nothing.
 func (c *client[Tx]) claimAndFinish(ctx context.Context, t *task) (answer, error) {
 	no := answer{Outcome: refused}
-	tx, err := c.plain.BeginTx(ctx, nil)
-	if err != nil {
-		return no, err
-	}
-	defer func() { _ = tx.Rollback() }()
 	form, err := idempotency.Canonical(t.key)
 	if err != nil {
 		return no, err
 	}
 	ask := []any{"default", "", "refund", t.key, fmt.Sprintf("%x", sha256.Sum256(form)), 0}
-	function := "lookup"
-	if c.Control != lookThenDo {
-		function, ask = "claim", append(ask, 1_000_000)
+	var claim map[string]string
+	if c.Control == lookThenDo {
+		if claim, err = c.call(ctx, c.plain, "lookup", ask...); err != nil {
+			return no, err
+		}
 	}
-	claim, err := c.call(ctx, tx, function, ask...)
+	tx, err := c.plain.BeginTx(ctx, nil)
+	if err != nil {
+		return no, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if c.Control != lookThenDo {
+		claim, err = c.call(ctx, tx, "claim", append(ask, 1_000_000)...)
+	}
 	switch {
 	case err != nil:
 		return no, err
@@ -97,7 +102,9 @@ func (c *client[Tx]) claimAndFinish(ctx context.Context, t *task) (answer, error
 }
 
 // call calls a function, and returns the columns of its row that are not NULL.
-func (c *client[Tx]) call(ctx context.Context, tx *sql.Tx, function string, args ...any) (map[string]string, error) {
+func (c *client[Tx]) call(ctx context.Context, on interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}, function string, args ...any) (map[string]string, error) {
 	params := ""
 	for i := range args {
 		params += fmt.Sprintf(", $%d", i+1)
@@ -106,7 +113,7 @@ func (c *client[Tx]) call(ctx context.Context, tx *sql.Tx, function string, args
 	if c.db.Engine() != holdfast.PostgreSQL {
 		text = core.Compile("", "CALL holdfast_"+function+"("+params[2:]+")", true).Text
 	}
-	rows, err := tx.QueryContext(ctx, text, args...)
+	rows, err := on.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/limits"
 )
 
-// ceiling is the limit of each key: about eight amounts fit.
-const ceiling = 300
+// ceiling is the limit of each key: two to four amounts fit.
+const ceiling = 100
 
 func (c *client[Tx]) openLimits(ctx context.Context) (err error) {
 	c.limits, err = limits.New(ctx, c.db, "refunds")

@@ -80,7 +80,7 @@ var jobs = []struct {
 	{complete, 0, "pay", payKeys},
 	{original, 4, "void", 8},
 	{void, 4, "void", 8},
-	{take, 8, "limit", 2},
+	{take, 9, "limit", 1},
 	{alike, 5, "similar", 5},
 	{batch, 2, "payout", 20},
 	{reap, 0, "", 1},

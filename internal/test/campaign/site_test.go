@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,6 +58,12 @@ func newSite(t *testing.T, e dbtest.Engine, epochs int) *site {
 	for i := range 4 {
 		s.ways = append(s.ways, s.way(i))
 		t.Logf("%s: client %d: %s", e, i, s.ways[i].what)
+	}
+	possible := s.faults()
+	for _, k := range kinds {
+		if !slices.Contains(possible, k) {
+			t.Logf("%s: this fault is not possible here: %s", e, k)
+		}
 	}
 	return s
 }
