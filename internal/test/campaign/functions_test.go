@@ -101,10 +101,13 @@ func (c *client[Tx]) claimAndFinish(ctx context.Context, t *task) (answer, error
 	return answer{Outcome: executed, Value: t.id}, nil
 }
 
-// call calls a function, and returns the columns of its row that are not NULL.
-func (c *client[Tx]) call(ctx context.Context, on interface {
+// querier is a pool or a transaction.
+type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}, function string, args ...any) (map[string]string, error) {
+}
+
+// call calls a function, and returns the columns of its row that are not NULL.
+func (c *client[Tx]) call(ctx context.Context, on querier, function string, args ...any) (map[string]string, error) {
 	params := ""
 	for i := range args {
 		params += fmt.Sprintf(", $%d", i+1)

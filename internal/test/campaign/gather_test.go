@@ -46,6 +46,7 @@ func (c *client[Tx]) gather(ctx context.Context, t *task) error {
 	}
 	err = c.bookAll(ctx, t, leases, held)
 	for _, h := range held {
+		h.term.Observe(h.lease.Context()) // it may have ended meanwhile
 		err = errors.Join(err, c.release(context.WithoutCancel(ctx), t, h))
 	}
 	return err

@@ -92,6 +92,6 @@ func (c *campaign) leapt(from, to history.Stamp) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(c.outside, func(p pause) bool {
-		return p.client == everybody && p.from < to && (p.to == 0 || p.to > from-history.Stamp(time.Second))
+		return p.client == everybody && p.from < to && (p.to == 0 || p.to > from-time.Second)
 	})
 }
