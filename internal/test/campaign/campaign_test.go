@@ -63,7 +63,7 @@ func longForm() bool { return *duration >= 10*time.Minute }
 
 // controlDuration bounds the search for a control's violation, which usually takes ten seconds.
 // Faults and meetings are a matter of luck, so the bound is generous.
-const controlDuration = 5 * time.Minute
+const controlDuration = 10 * time.Minute
 
 // TestControl removes one protection, and the campaign must detect this.
 func TestControl(t *testing.T) {

@@ -88,7 +88,7 @@
 // TestControl runs the same campaign with one protection removed: see allControls. Among them are
 // no guard, a release by name instead of by term, tokens that start again, a claim made after the
 // work, a new key for each call of the bank, a cancel that stores nothing, a message that is
-// marked before it was handed over. A campaign that finds nothing in five minutes has failed. With
+// marked before it was handed over. A campaign that finds nothing in ten minutes has failed. With
 // -duration=10m and more each control runs on every engine that has what it omits, otherwise on
 // one. ReleaseOnDisconnect has no control of its own.
 //

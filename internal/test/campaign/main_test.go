@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	parallel := false
 	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
 	if !parallel {
-		_ = flag.Set("test.parallel", "8") // the engines run in parallel
+		_ = flag.Set("test.parallel", "4") // the engines run in parallel, and no more of the controls
 	}
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano()) % 1e9
