@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/history"
+	"github.com/holdfast-go/holdfast/internal/test/statements"
 )
 
 // A campaign is one run on one engine.
@@ -202,8 +203,8 @@ func (c *campaign) report() {
 	if c.control != whole {
 		name = "control=" + string(c.control)
 	}
-	fmt.Printf("%s engine=%s seed=%d duration=%v operations=%d faults=%d (%s) grants=%d commits=%d unknown=%d jobs=(%s) violations=%d\n",
-		name, c.site.engine, *seed, c.duration, c.operations, n, strings.Join(faults, " "), c.grants, c.commits, c.unknown, c.jobs(), len(c.found))
+	fmt.Printf("%s engine=%s statements=%s seed=%d duration=%v operations=%d faults=%d (%s) grants=%d commits=%d unknown=%d jobs=(%s) violations=%d\n",
+		name, c.site.engine, statements.Of(string(c.site.engine)), *seed, c.duration, c.operations, n, strings.Join(faults, " "), c.grants, c.commits, c.unknown, c.jobs(), len(c.found))
 }
 
 // enough is a duration in which every job succeeds at least once, with any seed.

@@ -2,6 +2,8 @@
 package statements
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -55,6 +57,20 @@ func in(v reflect.Value, path string, f func(name, text string)) {
 			}
 		}
 	}
+}
+
+// Of returns a short hash of the statements that an engine has for records, leases, tickets, row locks and
+// business rows, and for keeping their transactions whole. Figures about the protocols are of one.
+func Of(engine string) string {
+	h := sha256.New()
+	for _, d := range Dialects() {
+		if d.Name == engine {
+			for _, part := range []any{d.Fence, d.Records, d.Leases, d.Tickets, d.RowLocks, d.Rows} {
+				In(part, func(name, text string) { _, _ = fmt.Fprintf(h, "%s\x00%s\x00", name, text) })
+			}
+		}
+	}
+	return fmt.Sprintf("%.4x", h.Sum(nil))
 }
 
 var (
