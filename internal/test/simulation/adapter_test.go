@@ -5,11 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	_ "modernc.org/sqlite" // answers what is no statement of leases, once
 
@@ -28,9 +25,9 @@ type (
 	lease  = sqllock.Lease
 )
 
-// processes are the handles of the simulated processes. They are opened once: a handle has no goroutine and no
+// handles are those of the simulated processes. They are opened once: a handle has no goroutine and no
 // clock, so all schedules can use it, one after the other.
-var processes [3]*adapter
+var handles [3]*adapter
 
 // admitted are the answers of a real SQLite to the statements that open a handle and a Locker.
 var admitted = map[string]answer{}
@@ -38,11 +35,11 @@ var admitted = map[string]answer{}
 // open opens the handles on a real SQLite.
 func open(tb testing.TB) {
 	tb.Helper()
-	if processes[0] != nil {
+	if handles[0] != nil {
 		return
 	}
 	inMemory := memory(tb)
-	for i := range processes {
+	for i := range handles {
 		a := &adapter{id: i, real: inMemory}
 		var err error
 		if a.db, err = access.Open(tb.Context(), &db{}, core.Adapter[noTx](a), []holdfast.Options{{SingleOwner: true}}); err != nil {
@@ -56,7 +53,7 @@ func open(tb testing.TB) {
 			tb.Fatal(err)
 		}
 		a.real = nil
-		processes[i] = a
+		handles[i] = a
 	}
 }
 
@@ -185,83 +182,4 @@ func all(rows *sql.Rows) (a answer, err error) {
 		a.rows = append(a.rows, row)
 	}
 	return a, rows.Err()
-}
-
-// statement is a statement that waits for the scheduler.
-type statement struct {
-	conn   *conn
-	ctx    context.Context
-	name   string
-	text   string
-	args   []any
-	of     string // stable name: see key
-	answer answer
-	err    error
-	ran    bool // at the store: what it waits for is that its answer arrives
-	done   chan struct{}
-}
-
-type callerKey struct{}
-
-// key names a statement in the same way in every run of a schedule: the process, the caller, the statement, and
-// its rows; not the ids of attempts, which are random.
-func (s *statement) key() string {
-	if s.of == "" {
-		caller, known := s.ctx.Value(callerKey{}).(int)
-		if !known {
-			caller = -1 // in the background
-		}
-		var rows []string
-		for _, a := range s.args {
-			if b, is := a.([]byte); is && len(b) > 0 && b[0] == 'l' && len(b) == rowLength {
-				rows = append(rows, string(b[1:]))
-			}
-		}
-		s.of = fmt.Sprintf("p%d %d %s%s", s.conn.of.id, caller, strings.TrimPrefix(s.name, "locks."), sortedOnce(rows))
-	}
-	return s.of
-}
-
-// gate is where statements wait.
-type gate struct {
-	mu      sync.Mutex
-	waiting []*statement
-	open    bool // statements run at once: the schedule is over
-	sent    int  // statements so far
-}
-
-// send waits until the scheduler has run a statement, or has not.
-func (w *world) send(s *statement) (answer, error) {
-	w.gate.mu.Lock()
-	w.gate.sent++
-	if w.gate.open {
-		defer w.gate.mu.Unlock()
-		w.run(s)
-		return s.answer, s.err
-	}
-	s.done = make(chan struct{})
-	w.gate.waiting = append(w.gate.waiting, s)
-	w.gate.mu.Unlock()
-	<-s.done
-	return s.answer, s.err
-}
-
-// run runs a statement at the store.
-func (w *world) run(s *statement) {
-	a, known := w.store.run(s.name, s.text, s.args, micros(time.Now()))
-	s.answer, s.ran = a, true
-	if !known {
-		s.err = fmt.Errorf("%w: %s", errUnknown, s.text)
-		w.violatef("unknown statement %s: %s", s.name, s.text)
-	}
-}
-
-// sortedOnce returns sorted names, each once, with a space before each.
-func sortedOnce(names []string) string {
-	slices.Sort(names)
-	var b strings.Builder
-	for _, n := range slices.Compact(names) {
-		b.WriteString(" " + n)
-	}
-	return b.String()
 }

@@ -40,8 +40,8 @@ func each(t *testing.T, f func(seed uint64) bool) (runs int, took time.Duration)
 func TestSchedules(t *testing.T) {
 	var grants, faults, statements int
 	runs, took := each(t, func(seed uint64) bool {
-		w := simulate(t, seed, false)
-		grants, faults, statements = grants+w.grants, faults+w.faults, statements+w.gate.sent
+		w := simulate(t, leaseScene, seed, false)
+		grants, faults, statements = grants+w.scene.(*leases).grants, faults+w.faults, statements+w.gate.sent
 		if w.violation != "" {
 			w.explain(t)
 		}
@@ -53,7 +53,7 @@ func TestSchedules(t *testing.T) {
 // explain runs a seed again that broke a promise, and fails with what happened.
 func (w *world) explain(t *testing.T) {
 	t.Helper()
-	again := simulate(t, w.seed, true)
+	again := simulate(t, leaseScene, w.seed, true)
 	last := 0 // of the schedules
 	for i, line := range again.trace {
 		if strings.Contains(line, " schedule ") {
@@ -74,7 +74,7 @@ func TestReplay(t *testing.T) {
 	}
 	var others []uint64
 	runs, _ := each(t, func(seed uint64) bool {
-		once, again := simulate(t, seed, false), simulate(t, seed, false)
+		once, again := simulate(t, leaseScene, seed, false), simulate(t, leaseScene, seed, false)
 		if once.hash != again.hash {
 			others = append(others, seed)
 		}

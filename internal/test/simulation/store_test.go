@@ -9,7 +9,7 @@ import (
 )
 
 // store is what the statements of SQLite's leases do to their tables, in memory and on a clock that the caller
-// gives. TestStoreIsSQLite compares it with SQLite, statement by statement, and TestStoreIsTheServers with the
+// gives. TestStoreIsSQLite compares it with SQLite, statement by statement, and TestStoreIsEachEngine with the
 // statements of each server.
 type store struct {
 	rows    map[string]*row

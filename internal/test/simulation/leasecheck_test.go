@@ -3,23 +3,25 @@ package simulation
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
 // ended checks the result of a call.
-func (w *world) ended(c *caller) {
+func (w *leases) ended(c *caller) {
+	h := w.held[c]
 	if c.call == release {
-		w.endedRelease(c)
+		w.endedRelease(c, h)
 		return
 	}
 	held := &sqllock.HeldError{}
 	switch {
-	case c.err == nil && c.lease == nil:
+	case c.err == nil && h.lease == nil:
 		w.violatef("%s of caller %d: neither a lease nor an error", c.call, c.id)
 	case c.err == nil:
-		w.granted(c)
+		w.granted(c, h.lease)
 	case errors.As(c.err, &held) && c.call == tryAcquire:
 		w.note("held", c.id)
 	case c.ctx.Err() != nil && errors.Is(c.err, context.Cause(c.ctx)):
@@ -29,25 +31,20 @@ func (w *world) ended(c *caller) {
 	default:
 		w.note("error", c.id)
 	}
-	c.cancelled()
-}
-
-// cancelled frees the context of a call that has no lease.
-func (c *caller) cancelled() {
-	if c.lease == nil {
+	if c.owes = h.lease != nil; !c.owes {
 		c.cancel()
 	}
 }
 
 // granted checks a new lease.
-func (w *world) granted(c *caller) {
+func (w *leases) granted(c *caller, l *lease) {
 	w.grants++
-	token := c.lease.Token()
+	token := l.Token()
 	w.note("granted", c.id, c.key)
 	t := w.store.terms["l"+c.key][token]
 	switch {
-	case c.lease.Key() != c.key:
-		w.violatef("caller %d asked for %s and got %s", c.id, c.key, c.lease.Key())
+	case l.Key() != c.key:
+		w.violatef("caller %d asked for %s and got %s", c.id, c.key, l.Key())
 	case t == nil:
 		w.violatef("caller %d got token %d of %s, which no statement granted", c.id, token, c.key)
 	case t.caller != 0:
@@ -68,13 +65,13 @@ func (w *world) granted(c *caller) {
 	}
 }
 
-func (w *world) endedRelease(c *caller) {
-	token, cause := c.lease.Token(), context.Cause(c.lease.Context())
+func (w *leases) endedRelease(c *caller, h *holding) {
+	token, cause := h.lease.Token(), context.Cause(h.lease.Context())
 	t := w.store.terms["l"+c.key][token]
 	end := t.end
 	w.note("released", c.id)
 	switch {
-	case c.lease.Context().Err() == nil:
+	case h.lease.Context().Err() == nil:
 		w.violatef("the context of caller %d goes on after its release", c.id)
 	case c.err == nil && end != released && end != handed:
 		w.violatef("the release of caller %d says ok, and its term of %s %q", c.id, c.key, end)
@@ -86,19 +83,43 @@ func (w *world) endedRelease(c *caller) {
 		w.violatef("the release of caller %d: %v", c.id, c.err)
 	}
 	c.cancel()
-	c.lease = nil
+	c.owes, h.lease = false, nil
 }
 
-// overlaps checks that no two callers trust their leases of one key.
-func (w *world) overlaps() {
+// check checks that no two callers trust their leases of one key.
+func (w *leases) check() {
 	for i, c := range w.callers {
-		if c.lease == nil || c.lease.Context().Err() != nil {
+		if !w.trusts(c) {
 			continue
 		}
 		for _, o := range w.callers[:i] {
-			if o.lease != nil && o.key == c.key && o.lease.Context().Err() == nil {
+			if o.key == c.key && w.trusts(o) {
 				w.violatef("callers %d and %d have %s at the same time", o.id, c.id, c.key)
 			}
 		}
 	}
+}
+
+// trusts reports whether a caller has a lease whose context has not ended. While Acquire runs it has none.
+func (w *leases) trusts(c *caller) bool {
+	h := w.held[c]
+	return c.owes && h.lease.Context().Err() == nil
+}
+
+// rested checks that no lock is held.
+func (w *leases) rested() {
+	for name, r := range w.store.rows {
+		if r.left(micros(time.Now())) > 0 {
+			w.violatef("%s is held for %d µs, and no caller has it", name, r.left(micros(time.Now())))
+		}
+	}
+}
+
+func (w *leases) close() error {
+	for _, l := range w.lockers {
+		if err := l.Close(context.Background()); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,0 +1,142 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	rowLength     = 2 // of a lock's row: the kind and the key
+	attemptLength = 16
+)
+
+// statement is a statement that waits for the scheduler.
+type statement struct {
+	conn   *conn
+	ctx    context.Context
+	name   string
+	text   string
+	args   []any
+	of     string // stable name: see key
+	answer answer
+	err    error
+	ran    bool // at the store: what it waits for is that its answer arrives
+	done   chan struct{}
+}
+
+type callerKey struct{}
+
+// key names a statement in the same way in every run of a schedule: the process, the caller, the statement, and
+// its rows; not the ids of attempts, which are random.
+func (s *statement) key() string {
+	if s.of == "" {
+		caller, known := s.ctx.Value(callerKey{}).(int)
+		if !known {
+			caller = -1 // in the background
+		}
+		var rows []string
+		for _, a := range s.args {
+			if b, is := a.([]byte); is && len(b) > 0 && b[0] == 'l' && len(b) == rowLength {
+				rows = append(rows, string(b[1:]))
+			}
+		}
+		s.of = fmt.Sprintf("p%d %d %s%s", s.conn.of.id, caller, strings.TrimPrefix(s.name, "locks."), sortedOnce(rows))
+	}
+	return s.of
+}
+
+// gate is where statements wait.
+type gate struct {
+	mu      sync.Mutex
+	waiting []*statement
+	open    bool // statements run at once: the schedule is over
+	sent    int  // statements so far
+}
+
+// send waits until the scheduler has run a statement, or has not.
+func (w *world) send(s *statement) (answer, error) {
+	w.gate.mu.Lock()
+	w.gate.sent++
+	if w.gate.open {
+		defer w.gate.mu.Unlock()
+		w.run(s)
+		return s.answer, s.err
+	}
+	s.done = make(chan struct{})
+	w.gate.waiting = append(w.gate.waiting, s)
+	w.gate.mu.Unlock()
+	<-s.done
+	return s.answer, s.err
+}
+
+// run runs a statement at the store.
+func (w *world) run(s *statement) {
+	known := w.scene.run(s)
+	s.ran = true
+	if !known {
+		s.err = fmt.Errorf("%w: %s", errUnknown, s.text)
+		w.violatef("unknown statement %s: %s", s.name, s.text)
+	}
+}
+
+// ready returns the statements that the scheduler may run, in an order that does not depend on chance.
+func (w *world) ready() []*statement {
+	w.gate.mu.Lock()
+	defer w.gate.mu.Unlock()
+	slices.SortStableFunc(w.gate.waiting, func(a, b *statement) int {
+		return cmp.Or(strings.Compare(a.key(), b.key()), cmp.Compare(w.first(a), w.first(b)))
+	})
+	ready := make([]*statement, 0, len(w.gate.waiting))
+	for _, s := range w.gate.waiting {
+		w.meet(s)
+		if !w.frozen[s.conn.of.id].After(time.Now()) && (s.ran || !w.scene.waits(s)) {
+			ready = append(ready, s)
+		}
+	}
+	return ready
+}
+
+// first orders statements for the same rows by when the scheduler first saw their attempts, whose ids are random.
+func (w *world) first(s *statement) (n int) {
+	for _, a := range s.args {
+		if b, is := a.([]byte); is && len(b) == attemptLength {
+			n = n<<8 + w.ordinals[string(b)]
+		}
+	}
+	return n
+}
+
+// meet gives the attempts of a statement their numbers.
+func (w *world) meet(s *statement) {
+	for _, a := range s.args {
+		if b, is := a.([]byte); is && len(b) == attemptLength && w.ordinals[string(b)] == 0 {
+			w.ordinals[string(b)] = len(w.ordinals) + 1
+		}
+	}
+}
+
+// answer removes a statement from those that wait, and answers it.
+func (w *world) answer(s *statement, err error) {
+	w.gate.mu.Lock()
+	w.gate.waiting = slices.DeleteFunc(w.gate.waiting, func(o *statement) bool { return o == s })
+	w.gate.mu.Unlock()
+	if err != nil {
+		s.answer, s.err = answer{}, err
+	}
+	close(s.done)
+}
+
+// sortedOnce returns sorted names, each once, with a space before each.
+func sortedOnce(names []string) string {
+	slices.Sort(names)
+	var b strings.Builder
+	for _, n := range slices.Compact(names) {
+		b.WriteString(" " + n)
+	}
+	return b.String()
+}
