@@ -7,21 +7,26 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
-	_ "modernc.org/sqlite" // answers what is no statement of leases, once
+	_ "modernc.org/sqlite" // answers what is no statement of the simulation, once
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// noTx is the type of transactions: leases have none.
-type noTx struct{}
+// tx is the transaction of a handle, as database/sql has it. Leases use none.
+type tx struct {
+	conn *conn
+	done bool
+}
 
 type (
-	db     = holdfast.DB[noTx]
-	locker = sqllock.Locker[noTx]
+	db     = holdfast.DB[*tx]
+	locker = sqllock.Locker[*tx]
 	lease  = sqllock.Lease
 )
 
@@ -42,7 +47,7 @@ func open(tb testing.TB) {
 	for i := range handles {
 		a := &adapter{id: i, real: inMemory}
 		var err error
-		if a.db, err = access.Open(tb.Context(), &db{}, core.Adapter[noTx](a), []holdfast.Options{{SingleOwner: true}}); err != nil {
+		if a.db, err = access.Open(tb.Context(), &db{}, core.Adapter[*tx](a), []holdfast.Options{{SingleOwner: true}}); err != nil {
 			tb.Fatal(err)
 		}
 		l, err := sqllock.New(tb.Context(), a.db)
@@ -50,6 +55,9 @@ func open(tb testing.TB) {
 			tb.Fatal(err)
 		}
 		if err := l.Close(tb.Context()); err != nil {
+			tb.Fatal(err)
+		}
+		if _, err := idempotency.New(tb.Context(), a.db); err != nil {
 			tb.Fatal(err)
 		}
 		a.real = nil
@@ -66,23 +74,35 @@ type adapter struct {
 	same  byte    // its address stands for every connection, so each is admitted already
 }
 
-var _ core.Adapter[noTx] = (*adapter)(nil)
+var _ core.Adapter[*tx] = (*adapter)(nil)
 
 // Acquire implements core.Adapter.
-func (a *adapter) Acquire(ctx context.Context) (core.Conn[noTx], error) {
+func (a *adapter) Acquire(ctx context.Context) (core.Conn[*tx], error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	return &conn{of: a}, nil
 }
 
-// Exec, Query, Join and Rollback implement core.Adapter. Leases use none of them.
-func (*adapter) Exec(context.Context, string, ...any) (core.Result, error) {
-	return core.Result{}, errUnknown
+// Exec and Query implement core.Adapter: each statement has a connection of its own.
+func (a *adapter) Exec(ctx context.Context, text string, args ...any) (core.Result, error) {
+	return (&conn{of: a}).Exec(ctx, text, args...)
 }
-func (*adapter) Query(context.Context, string, ...any) (core.Rows, error) { return nil, errUnknown }
-func (*adapter) Join(noTx) (core.Querier, error)                          { return nil, core.ErrNoTx }
-func (*adapter) Rollback(context.Context, noTx) error                     { return core.ErrNoTx }
+
+func (a *adapter) Query(ctx context.Context, text string, args ...any) (core.Rows, error) {
+	return (&conn{of: a}).Query(ctx, text, args...)
+}
+
+// Join implements core.Adapter.
+func (*adapter) Join(t *tx) (core.Querier, error) {
+	if t == nil {
+		return nil, core.ErrNoTx
+	}
+	return t, nil
+}
+
+// Rollback implements core.Adapter.
+func (*adapter) Rollback(ctx context.Context, t *tx) error { return t.conn.Rollback(ctx, t) }
 
 var (
 	errUnknown = errors.New("the simulation does not know this statement")
@@ -98,21 +118,76 @@ func (c coded) Code() int     { return int(c) }
 
 // conn is one connection of a process.
 type conn struct {
-	of  *adapter
-	cut bool // by a fault
+	session
+
+	of      *adapter
+	cut     bool          // by a fault
+	timeout time.Duration // of a wait for the write lock
 }
 
 // Native implements core.Native.
 func (c *conn) Native() any { return &c.of.same }
 
 // Raw implements core.Conn.
-func (c *conn) Raw(f func(any) error) error { return f(&c.of.same) }
+func (c *conn) Raw(f func(any) error) error { return f(c) }
 
-// Begin, Commit, Rollback and Release implement core.Conn.
-func (*conn) Begin(context.Context, core.TxOptions) (noTx, error) { return noTx{}, errUnknown }
-func (*conn) Commit(context.Context, noTx) error                  { return errUnknown }
-func (*conn) Rollback(context.Context, noTx) error                { return errUnknown }
-func (*conn) Release(bool)                                        {}
+// RegisterCommitHook and RegisterRollbackHook are what the fence looks for in a driver of SQLite.
+func (c *conn) RegisterCommitHook(f func() int32) { c.onCommit = f }
+func (c *conn) RegisterRollbackHook(f func())     { c.onRollback = f }
+
+// Begin implements core.Conn. Nothing is sent: SQLite's transaction begins with its first statement.
+func (c *conn) Begin(ctx context.Context, _ core.TxOptions) (*tx, error) {
+	switch {
+	case c.cut:
+		return nil, errCut
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	c.txn = &txn{}
+	return &tx{conn: c}, nil
+}
+
+// Commit implements core.Conn. A context does not end it.
+func (c *conn) Commit(ctx context.Context, t *tx) error { return c.end(ctx, t, "commit") }
+
+// Rollback implements core.Conn.
+func (c *conn) Rollback(ctx context.Context, t *tx) error { return c.end(ctx, t, "rollback") }
+
+func (c *conn) end(ctx context.Context, t *tx, how string) error {
+	switch {
+	case t.done:
+		return sql.ErrTxDone
+	case c.cut && how == "commit":
+		c.of.world.gate.doubt(ctx)
+	}
+	if t.done = true; c.cut {
+		return errCut
+	}
+	_, err := c.of.world.send(&statement{conn: c, ctx: context.WithoutCancel(ctx), name: how, text: how})
+	return err
+}
+
+// Release implements core.Conn.
+func (c *conn) Release(discard bool) {
+	if c.txn != nil {
+		c.of.world.gate.release(c, discard)
+	}
+}
+
+// Exec and Query implement core.Querier.
+func (t *tx) Exec(ctx context.Context, text string, args ...any) (core.Result, error) {
+	if t.done {
+		return core.Result{}, sql.ErrTxDone
+	}
+	return t.conn.Exec(ctx, text, args...)
+}
+
+func (t *tx) Query(ctx context.Context, text string, args ...any) (core.Rows, error) {
+	if t.done {
+		return nil, sql.ErrTxDone
+	}
+	return t.conn.Query(ctx, text, args...)
+}
 
 // Exec implements core.Querier.
 func (c *conn) Exec(ctx context.Context, text string, args ...any) (core.Result, error) {
@@ -138,11 +213,14 @@ func (c *conn) send(ctx context.Context, text string, args []any) (answer, error
 		return answer{}, errCut
 	case ctx.Err() != nil:
 		return answer{}, context.Cause(ctx)
-	case strings.HasPrefix(name, "locks.") && name != "locks.store":
+	case simulated(name):
 		return c.of.world.send(&statement{conn: c, ctx: ctx, name: name, text: text, args: args})
 	case text == `SELECT 1`:
 		return answer{rows: [][]any{{int64(1)}}}, nil
 	case strings.HasPrefix(text, `PRAGMA busy_timeout`):
+		if _, err := fmt.Sscanf(text, `PRAGMA busy_timeout = %d`, &c.timeout); err == nil {
+			c.timeout *= time.Millisecond
+		}
 		return answer{rows: [][]any{{"5000"}}}, nil
 	}
 	a, known := admitted[text]
@@ -150,6 +228,17 @@ func (c *conn) send(ctx context.Context, text string, args []any) (answer, error
 		return a, fmt.Errorf("%w: %s", errUnknown, text)
 	}
 	return a, nil
+}
+
+// simulated reports whether the scheduler runs a statement.
+func simulated(name string) bool {
+	switch name {
+	case "effect", "savepoint", "release", "rollback to":
+		return true
+	case "locks.store":
+		return false
+	}
+	return strings.HasPrefix(name, "locks.") || strings.HasPrefix(name, "records.")
 }
 
 // ask asks the real SQLite, and remembers its answer.

@@ -6,6 +6,17 @@ import (
 	"time"
 )
 
+// fault is what becomes of a statement.
+type fault int
+
+const (
+	answered fault = iota
+	lost           // it ran, and its answer was lost
+	failed         // it did not run
+	later          // it runs when its caller has its error already
+	refused        // the database is busy
+)
+
 // giveUp ends the context of a call.
 func (w *world) giveUp(c *caller) {
 	w.note("give up", c.id)
@@ -16,48 +27,48 @@ func (w *world) giveUp(c *caller) {
 // resolve runs a statement, or strikes it.
 func (w *world) resolve(s *statement) {
 	if ended := context.Cause(s.ctx); ended != nil {
-		how := w.rng.IntN(4)
-		w.spared = w.spared && how == 0 // its answer is lost
+		how := fault(w.rng.IntN(int(refused)))
+		w.spared = w.spared && how == answered // its answer is lost
 		w.strike(s, ended, how)
 		return
 	}
 	switch {
 	case s.ran, w.calm, w.rng.IntN(6) > 0:
-		w.strike(s, nil, 0)
+		w.strike(s, nil, answered)
 		return
 	case w.rng.IntN(4) == 0:
 		w.note("run, answer later", s.key())
 		w.run(s)
 		return
 	}
-	w.strike(s, errCut, w.rng.IntN(5))
+	w.strike(s, errCut, fault(w.rng.IntN(int(refused)+1)))
 }
 
 // strike answers a statement: runs it, or loses its answer, or fails it, or lets the server run it later.
-func (w *world) strike(s *statement, err error, how int) {
-	if err != nil && how > 0 && err == errCut { //nolint:errorlint // it is ours
+func (w *world) strike(s *statement, err error, how fault) {
+	if err != nil && how != answered && err == errCut { //nolint:errorlint // it is ours
 		w.faults++
 	}
 	switch {
-	case err == nil || how == 0:
+	case err == nil || how == answered:
 		w.note("answer", s.key())
 		if !s.ran {
 			w.run(s)
 		}
 		w.answer(s, nil)
 		return
-	case how == 1, s.ran:
+	case how == lost, s.ran:
 		w.note("lose the answer", s.key())
 		if !s.ran {
 			w.run(s)
 		}
-	case how == 2:
+	case how == failed:
 		w.note("fail", s.key())
-	case how == 3 && w.scene.late(s):
+	case how == later && w.scene.allows(s, later):
 		w.note("late", s.key())
 		copied := *s
 		w.late = append(w.late, &copied)
-	case how == 4 && w.busy < 3:
+	case how == refused && w.busy < 3 && w.scene.allows(s, refused):
 		w.busy++
 		w.note("busy", s.key())
 		w.answer(s, errBusy)

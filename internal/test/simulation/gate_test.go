@@ -25,6 +25,7 @@ type statement struct {
 	of     string // stable name: see key
 	answer answer
 	err    error
+	sent   time.Time
 	ran    bool // at the store: what it waits for is that its answer arrives
 	done   chan struct{}
 }
@@ -35,17 +36,13 @@ type callerKey struct{}
 // its rows; not the ids of attempts, which are random.
 func (s *statement) key() string {
 	if s.of == "" {
-		caller, known := s.ctx.Value(callerKey{}).(int)
-		if !known {
-			caller = -1 // in the background
-		}
 		var rows []string
 		for _, a := range s.args {
 			if b, is := a.([]byte); is && len(b) > 0 && b[0] == 'l' && len(b) == rowLength {
 				rows = append(rows, string(b[1:]))
 			}
 		}
-		s.of = fmt.Sprintf("p%d %d %s%s", s.conn.of.id, caller, strings.TrimPrefix(s.name, "locks."), sortedOnce(rows))
+		s.of = fmt.Sprintf("p%d %d %s%s", s.conn.of.id, callerOf(s.ctx), strings.TrimPrefix(s.name, "locks."), sortedOnce(rows))
 	}
 	return s.of
 }
@@ -56,12 +53,67 @@ type gate struct {
 	waiting []*statement
 	open    bool // statements run at once: the schedule is over
 	sent    int  // statements so far
+
+	doubts map[int]bool // callers whose COMMIT may have arrived
+	closed []*conn      // with an open transaction
+	leaked []*conn      // back in the pool with one
+}
+
+// doubt notes a COMMIT that was not answered.
+func (g *gate) doubt(ctx context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.doubts == nil {
+		g.doubts = map[int]bool{}
+	}
+	g.doubts[callerOf(ctx)] = true
+}
+
+// doubted reports whether a COMMIT of the caller's call was not answered, and forget begins the next call.
+func (g *gate) doubted(caller int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.doubts[caller]
+}
+
+func (g *gate) forget(caller int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.doubts, caller)
+}
+
+// released returns the connections of release, and forgets them.
+func (g *gate) released() (closed, leaked []*conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	closed, leaked, g.closed, g.leaked = g.closed, g.leaked, nil, nil
+	return closed, leaked
+}
+
+// release notes a connection that the process has closed, or given back, with an open transaction.
+func (g *gate) release(c *conn, discard bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if discard {
+		g.closed = append(g.closed, c)
+	} else {
+		g.leaked = append(g.leaked, c)
+	}
+}
+
+// callerOf returns the number of the caller for whom a statement is sent; -1 in the background.
+func callerOf(ctx context.Context) int {
+	if n, known := ctx.Value(callerKey{}).(int); known {
+		return n
+	}
+	return -1
 }
 
 // send waits until the scheduler has run a statement, or has not.
 func (w *world) send(s *statement) (answer, error) {
 	w.gate.mu.Lock()
 	w.gate.sent++
+	s.sent = time.Now()
 	if w.gate.open {
 		defer w.gate.mu.Unlock()
 		w.run(s)

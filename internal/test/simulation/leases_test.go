@@ -85,9 +85,10 @@ func (w *leases) run(s *statement) (known bool) {
 }
 
 // Each statement of leases commits on its own, and waits for no other one.
-func (*leases) waits(*statement) bool { return false }
-func (*leases) late(*statement) bool  { return true }
-func (*leases) cuts() []*conn         { return nil }
-func (*leases) cut(*conn)             {}
+func (*leases) waits(*statement) bool         { return false }
+func (*leases) allows(*statement, fault) bool { return true }
+func (*leases) cuts() []*conn                 { return nil }
+func (*leases) cut(*conn)                     {}
+func (w *leases) done() int                   { return w.grants }
 
 func (w *leases) struck(s *statement, _ error) { s.conn.cut = w.rng.IntN(2) == 0 }

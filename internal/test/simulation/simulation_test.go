@@ -36,24 +36,31 @@ func each(t *testing.T, f func(seed uint64) bool) (runs int, took time.Duration)
 	return runs, time.Since(began)
 }
 
-// TestSchedules runs schedules, and checks what package sqllock promises.
+// scenes are the worlds that are simulated.
+var scenes = map[string]func(*world) scene{"leases": leaseScene, "flights": flightScene}
+
+// TestSchedules runs schedules of each scene, and checks what its package promises.
 func TestSchedules(t *testing.T) {
-	var grants, faults, statements int
-	runs, took := each(t, func(seed uint64) bool {
-		w := simulate(t, leaseScene, seed, false)
-		grants, faults, statements = grants+w.scene.(*leases).grants, faults+w.faults, statements+w.gate.sent
-		if w.violation != "" {
-			w.explain(t)
-		}
-		return w.violation == ""
-	})
-	t.Logf("simulation schedules=%d seconds=%.1f rate=%.0f statements=%d grants=%d faults=%d failed=%v", runs, took.Seconds(), float64(runs)/took.Seconds(), statements, grants, faults, t.Failed())
+	for name, of := range scenes {
+		t.Run(name, func(t *testing.T) {
+			var done, faults, statements int
+			runs, took := each(t, func(seed uint64) bool {
+				w := simulate(t, of, seed, false)
+				done, faults, statements = done+w.scene.done(), faults+w.faults, statements+w.gate.sent
+				if w.violation != "" {
+					w.explain(t, of)
+				}
+				return w.violation == ""
+			})
+			t.Logf("simulation scene=%s schedules=%d seconds=%.1f rate=%.0f statements=%d done=%d faults=%d failed=%v", name, runs, took.Seconds(), float64(runs)/took.Seconds(), statements, done, faults, t.Failed())
+		})
+	}
 }
 
 // explain runs a seed again that broke a promise, and fails with what happened.
-func (w *world) explain(t *testing.T) {
+func (w *world) explain(t *testing.T, of func(*world) scene) {
 	t.Helper()
-	again := simulate(t, leaseScene, w.seed, true)
+	again := simulate(t, of, w.seed, true)
 	last := 0 // of the schedules
 	for i, line := range again.trace {
 		if strings.Contains(line, " schedule ") {
@@ -72,16 +79,20 @@ func TestReplay(t *testing.T) {
 	if !seeded {
 		t.Skip("TestExact runs it, with a Go that has no chance of its own")
 	}
-	var others []uint64
-	runs, _ := each(t, func(seed uint64) bool {
-		once, again := simulate(t, leaseScene, seed, false), simulate(t, leaseScene, seed, false)
-		if once.hash != again.hash {
-			others = append(others, seed)
-		}
-		return true
-	})
-	if len(others) > 0 {
-		t.Errorf("%d of %d seeds went another way: %v", len(others), runs/episodes, others[:min(len(others), 10)])
+	for name, of := range scenes {
+		t.Run(name, func(t *testing.T) {
+			var others []uint64
+			runs, _ := each(t, func(seed uint64) bool {
+				once, again := simulate(t, of, seed, false), simulate(t, of, seed, false)
+				if once.hash != again.hash {
+					others = append(others, seed)
+				}
+				return true
+			})
+			if len(others) > 0 {
+				t.Errorf("%d of %d seeds went another way: %v", len(others), runs/episodes, others[:min(len(others), 10)])
+			}
+			t.Logf("replay scene=%s seeds=%d different=%d", name, runs/episodes, len(others))
+		})
 	}
-	t.Logf("replay seeds=%d different=%d", runs/episodes, len(others))
 }

@@ -37,8 +37,8 @@ type scene interface {
 	waits(s *statement) bool
 	// struck says what becomes of the connection of a statement that failed with err.
 	struck(s *statement, err error)
-	// late reports whether the store may run a statement when its caller has its error already.
-	late(s *statement) bool
+	// allows reports whether the fault can happen to a statement: later, or refused.
+	allows(s *statement, f fault) bool
 	// cuts are the connections that may be cut although nothing is sent on them, and cut cuts one.
 	cuts() []*conn
 	cut(c *conn)
@@ -47,6 +47,8 @@ type scene interface {
 	ended(c *caller)
 	check()
 	rested()
+	// done counts what was granted or executed.
+	done() int
 	// close closes the processes.
 	close() error
 }
