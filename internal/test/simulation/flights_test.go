@@ -229,13 +229,13 @@ func (w *flights) waits(s *statement) bool {
 	return w.records.busy(&s.conn.session, s.name) && s.ctx.Err() == nil && time.Since(s.sent) < s.conn.timeout
 }
 
-// allows: only a COMMIT may arrive when its connection is lost. What else was on its way in a transaction is rolled back. Only what
-// takes a lock finds the database busy.
+// allows: only a COMMIT may arrive when its connection is lost. What else a transaction had on its way is rolled back, and SQLite
+// does not run a write whose connection is closed. Only what takes a lock finds the database busy.
 func (*flights) allows(s *statement, f fault) bool {
 	if f == refused {
-		return writes(s.name) || s.name == "commit" || s.conn.txn == nil
+		return s.name != "rollback" && (writes(s.name) || s.conn.txn == nil) || s.name == "commit"
 	}
-	return s.conn.txn == nil || s.name == "commit"
+	return s.conn.txn == nil && !writes(s.name) || s.name == "commit"
 }
 
 // struck: a transaction does not go on after an error of the connection. The server ends it now or later. SQLite may roll
