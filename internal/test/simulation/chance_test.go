@@ -120,7 +120,7 @@ func TestExact(t *testing.T) {
 		first = uint64(time.Now().UnixNano()) % 1e9
 	}
 	for _, args := range [][]string{
-		{"-test.run", "^TestSchedules$", "-duration", duration.String()},
+		{"-test.run", "^TestSchedules$", "-duration", (*duration / time.Duration(len(scenes))).String()},
 		{"-test.run", "^TestReplay$", "-schedules", "5000"},
 	} {
 		var children sync.WaitGroup

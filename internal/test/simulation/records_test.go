@@ -9,11 +9,11 @@ import (
 )
 
 // records is what the statements of SQLite's records do to their table, and an effect to its own, in memory and on a clock that the
-// caller gives. TestRecordsAreSQLite compares it with SQLite, statement by statement, and TestRecordsAreEachEngine with the statements
+// caller gives. TestRecordsAreSQLite compares it with SQLite, statement by statement, and TestStoreIsEachEngine with the statements
 // of each engine.
 type records struct {
 	committed state
-	commits   int
+	commits   int  // that wrote a row
 	writer    *txn // SQLite has one at a time
 }
 
@@ -21,6 +21,7 @@ type records struct {
 type state struct {
 	rows    map[string]record  // by the hash of the key
 	effects map[string][]int64 // by key
+	wrote   bool               // since it began, a row that was different
 }
 
 // record is a row, with its columns in the order of the table. It does not change.
@@ -78,10 +79,10 @@ type savepoint struct {
 }
 
 func newRecords() *records {
-	return &records{committed: state{map[string]record{}, map[string][]int64{}}}
+	return &records{committed: state{rows: map[string]record{}, effects: map[string][]int64{}}}
 }
 
-func (s state) clone() state { return state{maps.Clone(s.rows), maps.Clone(s.effects)} }
+func (s state) clone() state { return state{maps.Clone(s.rows), maps.Clone(s.effects), s.wrote} }
 
 // writes reports whether a statement needs the only write lock.
 func writes(name string) bool {
@@ -157,6 +158,7 @@ func (s *state) ask(name, text string, args []any, now int64) (a answer, known b
 		if slices.Contains(s.effects[key], value) {
 			return a, true
 		}
+		s.wrote = true
 		s.effects[key] = append(slices.Clip(s.effects[key]), value)
 		return answer{affected: 1}, true
 	}
@@ -175,7 +177,7 @@ func (s *state) insert(row record) answer {
 	if len(s.of(row[ofHash])) > 0 {
 		return answer{}
 	}
-	s.rows[string(blob(row[ofHash]))] = row
+	s.rows[string(blob(row[ofHash]))], s.wrote = row, true
 	return answer{affected: 1}
 }
 
@@ -193,7 +195,7 @@ func (s *state) renew(args []any, now int64) (a answer) {
 	for _, row := range s.of(args[1]) {
 		if over(row[ofKeyEnd], now) == int64(1) {
 			delete(s.rows, string(blob(args[1])))
-			a.affected++
+			a.affected, s.wrote = 1, true
 		}
 	}
 	return a
@@ -210,7 +212,7 @@ func (s *state) finish(args []any, now int64) (a answer) {
 		row[ofResultEnd], row[ofKeyEnd] = after(now, args[4]), after(now, args[5])
 		row[ofHolder], row[ofProgram], row[ofRequest] = args[6], args[7], args[8]
 		s.rows[string(blob(hash))] = row
-		a.affected++
+		a.affected, s.wrote = 1, true
 	}
 	return a
 }
@@ -229,7 +231,10 @@ func (r *records) commit(c *session) error {
 		return coded(531)
 	}
 	r.committed, r.writer, c.txn = t.state, nil, nil
-	r.commits++
+	if r.committed.wrote {
+		r.commits++
+	}
+	r.committed.wrote = false
 	return nil
 }
 

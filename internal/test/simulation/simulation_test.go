@@ -12,8 +12,8 @@ import (
 
 var (
 	seed      = flag.Uint64("seed", 1, "the first seed; 0 is the clock")
-	schedules = flag.Int("schedules", 3000, "how many schedules run, ten for each seed")
-	duration  = flag.Duration("duration", 0, "for how long schedules run, instead of their number; TestExact and TestPlanted run only if it is given")
+	schedules = flag.Int("schedules", 2000, "how many schedules of each scene run, ten for each seed")
+	duration  = flag.Duration("duration", 0, "for how long schedules of each scene run, instead of their number; TestExact and TestPlanted run only if it is given")
 )
 
 // each runs f with seeds, until as many schedules have run as the flags say, or f returns false.
@@ -52,7 +52,7 @@ func TestSchedules(t *testing.T) {
 				}
 				return w.violation == ""
 			})
-			t.Logf("simulation scene=%s schedules=%d seconds=%.1f rate=%.0f statements=%d done=%d faults=%d failed=%v", name, runs, took.Seconds(), float64(runs)/took.Seconds(), statements, done, faults, t.Failed())
+			t.Logf("simulation scene=%s schedules=%d seconds=%.1f rate=%.0f minute=%.0f statements=%d done=%d faults=%d failed=%v", name, runs, took.Seconds(), float64(runs)/took.Seconds(), float64(runs)/took.Minutes(), statements, done, faults, t.Failed())
 		})
 	}
 }
