@@ -154,7 +154,7 @@ func (c *conn) Commit(ctx context.Context, t *tx) error { return c.end(ctx, t, "
 func (c *conn) Rollback(ctx context.Context, t *tx) error { return c.end(ctx, t, "rollback") }
 
 func (c *conn) end(ctx context.Context, t *tx, how string) error {
-	switch {
+	switch c.of.world.gate.see(); {
 	case t.done:
 		return sql.ErrTxDone
 	case c.cut && how == "commit":
@@ -169,6 +169,10 @@ func (c *conn) end(ctx context.Context, t *tx, how string) error {
 
 // Release implements core.Conn.
 func (c *conn) Release(discard bool) {
+	if c.of.world == nil {
+		return // a handle is opened
+	}
+	c.of.world.gate.see()
 	if c.txn != nil {
 		c.of.world.gate.release(c, discard)
 	}
@@ -206,9 +210,10 @@ func (c *conn) Query(ctx context.Context, text string, args ...any) (core.Rows, 
 
 func (c *conn) send(ctx context.Context, text string, args []any) (answer, error) {
 	name := core.StatementName(ctx)
-	switch {
-	case c.of.real != nil:
+	if c.of.real != nil {
 		return c.ask(ctx, text, args)
+	}
+	switch c.of.world.gate.see(); {
 	case c.cut:
 		return answer{}, errCut
 	case ctx.Err() != nil:

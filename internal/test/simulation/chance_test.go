@@ -19,7 +19,7 @@ import (
 type change struct{ file, from, to string }
 
 // chance makes everything random in package runtime (math/rand/v2, maps, select, timers of the same moment) follow
-// from seedChance, which seeded_test.go declares.
+// from seedChance, which seeded_test.go declares. A goroutine runs until it waits, however slow the machine is.
 var chance = []change{
 	{"runtime/rand.go", "func rand() uint64 {\n", "func rand() uint64 {\n\tif chance != 0 {\n\t\treturn drawn()\n\t}\n"},
 	{"runtime/rand.go", "mp.cheaprand = rand()", "mp.cheaprand = bootstrapRand()"},
@@ -40,6 +40,7 @@ func drawn() uint64 {
 
 //go:linkname maps_rand`},
 	{"runtime/select.go", "j := cheaprandn(uint32(norder + 1))", "j := randn(uint32(norder + 1))"},
+	{"runtime/proc.go", "const forcePreemptNS = 10 * 1000 * 1000", "const forcePreemptNS = 1 << 62"},
 	{"runtime/time.go", "t.rand = cheaprand()", "t.rand = uint32(rand())"},
 }
 

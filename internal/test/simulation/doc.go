@@ -1,15 +1,23 @@
-// Package simulation runs the client of leases under a scheduler that draws everything from a seed: which statement runs next,
-// which loses its answer, how much time passes. Up to three processes, each a [sqllock.Locker] with two to four goroutines, take,
-// hand over, batch, renew and release one or two locks, in a bubble of testing/synctest, whose clock is virtual.
+// Package simulation runs the clients of leases and of idempotent operations under a scheduler that draws everything from a seed:
+// which statement runs next, which loses its answer, how much time passes. The processes run in a bubble of testing/synctest, whose
+// clock is virtual. There are up to three, with two to four goroutines each, and two scenes:
 //
-// The database is a map that does what the statements of SQLite's leases do. TestStoreIsSQLite compares it with SQLite, answer by answer
+//   - leases: each process has a [sqllock.Locker]; its goroutines take, hand over, batch, renew and release one or two locks.
+//   - flights: each process has an [idempotency.Store]; its goroutines call [idempotency.Do], [idempotency.DoTx],
+//     [idempotency.Store.Void] and [idempotency.Lookup] with one or two keys, and join each other's calls. A function succeeds, fails, rejects
+//     its operation, panics, takes its time, or sends its statement again after it has interrupted it.
+//
+// The database is a map that does what the statements of SQLite's leases and records do; for records it has transactions with
+// savepoints, and one writer at a time. TestStoreIsSQLite and TestRecordsAreSQLite compare it with SQLite, answer by answer
 // and row by row, and TestStoreIsEachEngine with the statements of each engine. Everything else in the processes is
 // the product: the scheduler sees what a driver sees.
 //
 // Whenever no goroutine can go on, the scheduler looks at the statements that wait, in an order that does not depend on
 // chance, and draws one thing: a statement runs; runs, and its answer comes later, or never; fails; runs later, when its caller has its error
 // already; finds the database busy; a process is not answered for a while; a caller begins its next call, or gives up; time
-// passes. Then it checks what package sqllock promises:
+// passes. Of a transaction the connection may be lost at any time, and the server ends it at once or later. A COMMIT whose answer is
+// lost has run, runs later, or never. SQLite may roll back a transaction whose statement is interrupted.
+// Then it checks what package sqllock promises:
 //
 //   - no two contexts of one lock are alive at a time, and tokens rise;
 //   - a caller gets a term of its own, which a statement granted, and the goroutines of a process get a lock in the order of their calls;
@@ -17,9 +25,20 @@
 //   - without faults every call succeeds;
 //   - when the faults are over, every call ends; then nothing is sent any more, and no lock is held.
 //
-// A seed is ten schedules, one after the other, with the same Lockers. A violation prints its seed and what happened:
+// And what package idempotency promises:
 //
-//	go test ./internal/test/simulation -run TestSchedules -seed 7 -schedules 10
+//   - a key has at most one effect that is committed, and it has one if and only if its record says so; a function does not run for an operation
+//     that is over;
+//   - executed, replayed, rejected, voided, too late, a mismatch and what Lookup finds are what the record says; a call that returns
+//     another error, or panics, has no effect, then or later;
+//   - unknown is the answer only if a COMMIT of the call was not answered, and in progress only after its wait, beside another call;
+//   - nobody gets the error, the panic or the end of the context of another call;
+//   - without faults every call succeeds;
+//   - when the faults are over, every call ends; then nothing is sent any more, no transaction is open, and no flight remains.
+//
+// A seed is ten schedules of a scene, one after the other, with the same processes. A violation prints its seed and what happened:
+//
+//	go test ./internal/test/simulation -run TestSchedules/flights -seed 7 -schedules 10
 //
 // Go's own chance stands outside of the scheduler there: the jitter of polls, the order of maps, and which case a select takes.
 // So about one schedule in twenty goes another way when it is run again. TestExact builds the same tests with a Go whose
@@ -27,5 +46,5 @@
 //
 //	make simulation DURATION=10m SEED=7
 //
-// TestPlanted does so with bugs in package sqllock, and wants each of them found.
+// TestPlanted does so with bugs in the product, and wants each of them found.
 package simulation

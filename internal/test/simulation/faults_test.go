@@ -97,6 +97,7 @@ func (w *world) pass() {
 
 func (w *world) sleep(ticks int) {
 	w.note("time", ticks)
+	w.gate.see()
 	time.Sleep(time.Duration(ticks) * tick)
 }
 

@@ -59,6 +59,12 @@ type gate struct {
 	leaked []*conn      // back in the pool with one
 }
 
+// see makes what the scheduler wrote before its last see visible to a process that a timer has woken.
+func (g *gate) see() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+}
+
 // doubt notes a COMMIT that was not answered.
 func (g *gate) doubt(ctx context.Context) {
 	g.mu.Lock()

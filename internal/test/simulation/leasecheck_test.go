@@ -59,7 +59,7 @@ func (w *leases) granted(c *caller, l *lease) {
 		return
 	}
 	for _, o := range w.callers {
-		if o != c && o.busy && !o.finished && o.call == acquire && o.process == c.process && o.key == c.key && o.number < c.number && o.ctx.Err() == nil {
+		if o != c && o.busy && !o.finished.Load() && o.call == acquire && o.process == c.process && o.key == c.key && o.number < c.number && o.ctx.Err() == nil {
 			w.violatef("caller %d got %s before caller %d of the same process, which had asked before", c.id, c.key, o.id)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 var (
 	seed      = flag.Uint64("seed", 1, "the first seed; 0 is the clock")
-	schedules = flag.Int("schedules", 2000, "how many schedules of each scene run, ten for each seed")
+	schedules = flag.Int("schedules", 1600, "how many schedules of each scene run, ten for each seed")
 	duration  = flag.Duration("duration", 0, "for how long schedules of each scene run, instead of their number; TestExact and TestPlanted run only if it is given")
 )
 

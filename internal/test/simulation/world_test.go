@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,8 +87,8 @@ type caller struct {
 	owes        bool // a call that must follow, such as the release of what it has
 
 	call     call
-	busy     bool // a call runs
-	finished bool // and has ended since the last look
+	busy     bool        // a call runs
+	finished atomic.Bool // and has ended since the last look
 	key      string
 	number   int // of the call
 	ctx      context.Context
@@ -218,15 +219,15 @@ func (w *world) start(c *caller) {
 		c.number = w.calls
 	}
 	f := w.scene.next(c)
-	c.do <- func() { f(); c.finished = true }
+	c.do <- func() { f(); c.finished.Store(true) }
 }
 
 // settle waits until nothing moves any more, and looks at what has ended.
 func (w *world) settle() {
 	synctest.Wait()
 	for _, c := range w.callers {
-		if c.finished {
-			c.finished, c.busy = false, false
+		if c.finished.Swap(false) {
+			c.busy = false
 			w.settled++
 			w.scene.ended(c)
 		}
