@@ -223,8 +223,9 @@ func (c *conn) send(ctx context.Context, text string, args []any) (answer, error
 	case text == `SELECT 1`:
 		return answer{rows: [][]any{{int64(1)}}}, nil
 	case strings.HasPrefix(text, `PRAGMA busy_timeout`):
-		if _, err := fmt.Sscanf(text, `PRAGMA busy_timeout = %d`, &c.timeout); err == nil {
-			c.timeout *= time.Millisecond
+		var millis int
+		if _, err := fmt.Sscanf(text, `PRAGMA busy_timeout = %d`, &millis); err == nil {
+			c.timeout = time.Duration(millis) * time.Millisecond
 		}
 		return answer{rows: [][]any{{"5000"}}}, nil
 	}

@@ -115,7 +115,7 @@ func (w *flights) ended(c *caller) {
 	w.note("ended", c.id, fmt.Sprint(f.value, f.outcome, f.err, f.panicked, f.found.State))
 	row := w.recordOf(f.key)
 	switch {
-	case f.panicked != nil && (f.panicked != any(errFunc(f.number)) || f.how != panics):
+	case f.panicked != nil && (f.panicked != any(funcError(f.number)) || f.how != panics):
 		w.violatef("call %d: panic: %v", f.number, f.panicked)
 	case f.panicked != nil:
 	case f.before && f.runs > 0:
@@ -205,8 +205,8 @@ func (w *flights) tooLate(f *flight, row record, late *idempotency.TooLateError)
 
 // failed checks an error that says that the call has no effect, or that its outcome is not known.
 func (w *flights) failed(c *caller, f *flight) {
-	var inFunc errFunc
-	var left errGaveUp
+	var inFunc funcError
+	var left gaveUpError
 	unknown := errors.Is(f.err, holdfast.ErrUnknown)
 	f.gone = !unknown
 	waited := time.Since(f.began)

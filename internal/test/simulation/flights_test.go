@@ -107,14 +107,14 @@ func (w *flights) arm(keys int) {
 
 func (*flights) leaves(*caller) bool { return true }
 
-// errGaveUp is the cause of the end of a call's context, and errFunc the error of its function.
+// gaveUpError is the cause of the end of a call's context, and funcError the error of its function.
 type (
-	errGaveUp int
-	errFunc   int
+	gaveUpError int
+	funcError   int
 )
 
-func (e errGaveUp) Error() string { return fmt.Sprintf("call %d gave up", int(e)) }
-func (e errFunc) Error() string   { return fmt.Sprintf("the function of call %d", int(e)) }
+func (e gaveUpError) Error() string { return fmt.Sprintf("call %d gave up", int(e)) }
+func (e funcError) Error() string   { return fmt.Sprintf("the function of call %d", int(e)) }
 
 // next draws a call.
 func (w *flights) next(c *caller) func() {
@@ -141,7 +141,7 @@ func (w *flights) next(c *caller) func() {
 	w.gate.forget(c.id)
 	w.watch() // it may end at once
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), callerKey{}, c.id))
-	c.ctx, c.cancel = ctx, func() { cancel(errGaveUp(f.number)) }
+	c.ctx, c.cancel = ctx, func() { cancel(gaveUpError(f.number)) }
 	w.note(string(f.call), c.id, f.key, f.number, int(f.how), int(f.op.Wait/tick))
 	s := w.stores[c.process]
 	return func() {
@@ -187,11 +187,11 @@ func (f *flight) function(ctx context.Context, t *tx) (int, error) {
 	time.Sleep(f.pause)
 	switch f.how {
 	case fails:
-		return 0, errFunc(f.number)
+		return 0, funcError(f.number)
 	case rejects:
 		return 0, idempotency.Reject("no", fmt.Sprint(value))
 	case panics:
-		panic(errFunc(f.number))
+		panic(funcError(f.number))
 	default:
 		return value, nil
 	}

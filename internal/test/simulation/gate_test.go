@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -51,8 +52,9 @@ func (s *statement) key() string {
 type gate struct {
 	mu      sync.Mutex
 	waiting []*statement
-	open    bool // statements run at once: the schedule is over
-	sent    int  // statements so far
+	open    bool         // statements run at once: the schedule is over
+	sent    int          // statements so far
+	seen    atomic.Int64 // see see
 
 	doubts map[int]bool // callers whose COMMIT may have arrived
 	closed []*conn      // with an open transaction
@@ -60,10 +62,7 @@ type gate struct {
 }
 
 // see makes what the scheduler wrote before its last see visible to a process that a timer has woken.
-func (g *gate) see() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-}
+func (g *gate) see() { g.seen.Add(1) }
 
 // doubt notes a COMMIT that was not answered.
 func (g *gate) doubt(ctx context.Context) {

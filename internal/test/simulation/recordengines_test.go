@@ -296,17 +296,17 @@ func age(r *records, e *conformance.Env[*sql.Tx], table string) {
 func compareWith(e *conformance.Env[*sql.Tx], table string, r *records) {
 	var want, got []string
 	e.Each(`SELECT `+recordColumns+` FROM `+table, func(rows *sql.Rows) {
-		var hash, key, print, attempt, result []byte
+		var hash, key, fingerprint, attempt, result []byte
 		var version, state int64
 		var space, operation string
 		var codec, business, holder, program, request sql.NullString
 		var created, finished, resultEnd, keyEnd sql.NullInt64
-		e.Check(rows.Scan(&hash, &space, &operation, &key, &print, &version, &attempt, &state, &result, &codec, &business, &created, &finished, &resultEnd, &keyEnd, &holder, &program, &request))
-		want = append(want, fmt.Sprint(hash, space, operation, key, print, version, attempt, state, result, codec.String, business.String,
+		e.Check(rows.Scan(&hash, &space, &operation, &key, &fingerprint, &version, &attempt, &state, &result, &codec, &business, &created, &finished, &resultEnd, &keyEnd, &holder, &program, &request))
+		want = append(want, fmt.Sprint(string(hash), space, operation, string(key), string(fingerprint), version, string(attempt), state, string(result), codec.String, business.String,
 			created.Valid, finished.Valid, resultEnd.Valid, keyEnd.Valid, holder.String, program.String, request.String))
 	})
 	for _, row := range r.committed.rows {
-		got = append(got, fmt.Sprint(row[1], row[2], row[3], row[4], blob(row[5]), row[6], row[7], row[8], blob(row[9]), text(row[10]), text(row[11]),
+		got = append(got, fmt.Sprint(string(blob(row[1])), row[2], row[3], string(blob(row[4])), string(blob(row[5])), row[6], string(blob(row[7])), row[8], string(blob(row[9])), text(row[10]), text(row[11]),
 			row[12] != nil, row[13] != nil, row[14] != nil, row[15] != nil, text(row[16]), text(row[17]), text(row[18])))
 	}
 	slices.Sort(want)

@@ -82,7 +82,7 @@ func newRecords() *records {
 	return &records{committed: state{rows: map[string]record{}, effects: map[string][]int64{}}}
 }
 
-func (s state) clone() state { return state{maps.Clone(s.rows), maps.Clone(s.effects), s.wrote} }
+func (s *state) clone() state { return state{maps.Clone(s.rows), maps.Clone(s.effects), s.wrote} }
 
 // writes reports whether a statement needs the only write lock.
 func writes(name string) bool {
@@ -127,7 +127,7 @@ func (r *records) run(c *session, name, text string, args []any, now int64) (a a
 	}
 	if r.writer = t; c.txn == nil {
 		c.txn = t
-		if err = r.commit(c); err != nil {
+		if err := r.commit(c); err != nil {
 			return answer{}, true, err
 		}
 	}
@@ -143,16 +143,20 @@ func (s *state) ask(name, text string, args []any, now int64) (a answer, known b
 		if update {
 			return answer{affected: int64(len(s.of(args[1])))}, true
 		}
-		return s.insert(record{args[0], args[1], args[2], args[3], args[4], args[5], whole(args[6]), args[7], claimedState,
-			nil, nil, nil, now, nil, nil, nil, nil, nil, nil}), true
+		return s.insert(record{
+			args[0], args[1], args[2], args[3], args[4], args[5], whole(args[6]), args[7], claimedState,
+			nil, nil, nil, now, nil, nil, nil, nil, nil, nil,
+		}), true
 	case "records.renew":
 		return s.renew(args, now), true
 	case "records.finish":
 		if update {
 			return s.finish(args, now), true
 		}
-		return s.insert(record{args[0], args[1], args[2], args[3], args[4], args[5], whole(args[6]), args[7], whole(args[8]),
-			args[9], args[10], args[11], now - as[int64](args[12]), now, after(now, args[13]), after(now, args[14]), args[15], args[16], args[17]}), true
+		return s.insert(record{
+			args[0], args[1], args[2], args[3], args[4], args[5], whole(args[6]), args[7], whole(args[8]),
+			args[9], args[10], args[11], now - as[int64](args[12]), now, after(now, args[13]), after(now, args[14]), args[15], args[16], args[17],
+		}), true
 	case "effect":
 		key, value := as[string](args[0]), as[int64](args[1])
 		if slices.Contains(s.effects[key], value) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +88,7 @@ func recordSequence(seed uint64, n int) []recordStep {
 func (s *recordStatements) run(ctx context.Context, q core.Querier, of recordStep) (any, error) {
 	row := []any{"o", bytes.Repeat([]byte{of.key}, 32)}
 	attempt := append(make([]byte, 15), of.attempt)
-	with := func(more ...any) []any { return append(row[:len(row):len(row)], more...) }
+	with := func(more ...any) []any { return append(slices.Clip(row), more...) }
 	result := with(attempt, of.state, of.result, of.ttl, of.ttl, "json", "b", "holder", nil, "r")
 	identity := []any{"space", "refund", []byte{of.key}, of.print, 7}
 	switch of.kind {
@@ -121,8 +122,8 @@ func (s *recordStatements) run(ctx context.Context, q core.Querier, of recordSte
 
 func (*recordStatements) read(ctx context.Context, q core.Querier, stmt core.Stmt, row []any) (any, error) {
 	var state, version, resultOver, keyOver int
-	var print, result []byte
+	var fingerprint, result []byte
 	var codec, business, request string
-	found, err := stmt.QueryRow(ctx, q, []any{&state, &print, &version, &result, &codec, &business, &request, &resultOver, &keyOver}, row...)
-	return fmt.Sprint(found, state, print, version, result, codec, business, request, resultOver, keyOver), err
+	found, err := stmt.QueryRow(ctx, q, []any{&state, &fingerprint, &version, &result, &codec, &business, &request, &resultOver, &keyOver}, row...)
+	return fmt.Sprint(found, state, string(fingerprint), version, string(result), codec, business, request, resultOver, keyOver), err
 }
