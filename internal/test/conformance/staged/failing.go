@@ -109,7 +109,7 @@ func stagedUnstored[Tx any](e *env[Tx]) {
 				f, s := e.stagedRefunds(0)
 				f.outside = outside
 				f.call = func(_ context.Context, key string) (string, error) {
-					if f.runs > 1 {
+					if f.runs.Load() > 1 {
 						return f.provider.pay(key), nil
 					}
 					if answer == "paid" || answer == "lost" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,7 +153,7 @@ type refund[Tx any] struct {
 	before, after func(n int) error
 	// closed runs after the last step.
 	closed func() error
-	runs   int
+	runs   atomic.Int64 // a completer runs several side by side
 }
 
 func (f *refund[Tx]) stages() staged.Workflow[string, string, Tx] {
@@ -160,8 +161,7 @@ func (f *refund[Tx]) stages() staged.Workflow[string, string, Tx] {
 }
 
 func (f *refund[Tx]) run(ctx context.Context, r *staged.Run[Tx], key string) (string, error) {
-	f.runs++
-	n := f.runs
+	n := int(f.runs.Add(1))
 	if _, err := staged.Local(ctx, r, "book", func(ctx context.Context, tx Tx) (string, error) {
 		return "booked", f.e.Effect(ctx, tx, key)
 	}); err != nil {

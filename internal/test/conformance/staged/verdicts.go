@@ -68,7 +68,7 @@ func stagedNotDone[Tx any](e *env[Tx]) {
 	f, s := e.stagedRefunds(0)
 	refusedConnection := errors.New("connection refused")
 	f.call = func(_ context.Context, key string) (string, error) {
-		if f.runs < 3 {
+		if f.runs.Load() < 3 {
 			return "", fmt.Errorf("calling the provider: %w", staged.NotDone(refusedConnection))
 		}
 		return f.provider.pay(key), nil
