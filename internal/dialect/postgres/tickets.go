@@ -26,7 +26,8 @@ WHERE owner = $0 AND name = $1::bytea AND token = $2::bigint AND attempt = $3::b
 ) DELETE FROM {tickets} WHERE owner = $0 AND name = $1::bytea AND token IN (SELECT token FROM picked)`,
 	// head is the queue without the own ticket, and comes after the wait for the transactions that it guards. free
 	// tests the locked version of each row. The first 8 bytes of an attempt are its process. At
-	// SERIALIZABLE, a read of the other tickets would conflict with each of their writes.
+	// SERIALIZABLE, a read of the other tickets would conflict with each of their writes, and PostgreSQL before 17
+	// reads the whole queue for an empty array of tokens, too.
 	Release: `WITH gone AS (
  DELETE FROM {tickets} WHERE owner = $0 AND name = $1::bytea AND token = $2::bigint AND attempt = $3::bytea RETURNING token
 ), head AS MATERIALIZED (
@@ -36,9 +37,10 @@ WHERE owner = $0 AND name = $1::bytea AND token = $2::bigint AND attempt = $3::b
  ) t
 ), free AS MATERIALIZED (
  SELECT token FROM {tickets} WHERE owner = $0 AND name = $1::bytea AND token = ANY (ARRAY(SELECT token FROM head WHERE waits AND fits)) AND granted_at IS NULL AND expires_at > {now}
+  AND current_setting('transaction_isolation') <> 'serializable'
  ORDER BY token FOR UPDATE SKIP LOCKED
 ), granted AS (
- UPDATE {tickets} SET granted_at = {now} WHERE owner = $0 AND name = $1::bytea AND token = ANY (ARRAY(SELECT token FROM free)) RETURNING attempt
+ UPDATE {tickets} SET granted_at = {now} WHERE owner = $0 AND name = $1::bytea AND token = ANY (ARRAY(SELECT token FROM free)) AND current_setting('transaction_isolation') <> 'serializable' RETURNING attempt
 ), news AS (
  SELECT attempt, 1 AS granted, '/' || encode(attempt, 'hex') AS of_it, substr(attempt, 1, 8) <> substr($3::bytea, 1, 8) AS away FROM granted
  UNION ALL
