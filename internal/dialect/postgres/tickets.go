@@ -26,7 +26,7 @@ WHERE owner = $0 AND name = $1::bytea AND token = $2::bigint AND attempt = $3::b
 ) DELETE FROM {tickets} WHERE owner = $0 AND name = $1::bytea AND token IN (SELECT token FROM picked)`,
 	// head is the queue without the own ticket, and comes after the wait for the transactions that it guards. free
 	// tests the locked version of each row. The first 8 bytes of an attempt are its process. At
-	// SERIALIZABLE, a read of the other tickets would conflict with each of their writes, and PostgreSQL before 17
+	// SERIALIZABLE, a read of the other tickets would conflict with each of their writes, and PostgreSQL 15
 	// reads the whole queue for an empty array of tokens, too.
 	Release: `WITH gone AS (
  DELETE FROM {tickets} WHERE owner = $0 AND name = $1::bytea AND token = $2::bigint AND attempt = $3::bytea RETURNING token
