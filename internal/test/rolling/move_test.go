@@ -109,7 +109,7 @@ func (s *storm) container() string {
 	ip, port, _ := strings.Cut(host, ":")
 	ids, err := exec.CommandContext(s.Context(), "docker", "ps", "-q").Output()
 	must(s.T, err)
-	for _, id := range strings.Fields(string(ids)) {
+	for id := range strings.FieldsSeq(string(ids)) {
 		is, _ := exec.CommandContext(s.Context(), "docker", "inspect", "-f", `{{range .NetworkSettings.Networks}} {{.IPAddress}} {{end}}{{range .NetworkSettings.Ports}}{{range .}} :{{.HostPort}} {{end}}{{end}}`, id).Output()
 		if strings.Contains(string(is), " "+ip+" ") || strings.Contains(string(is), " :"+port+" ") {
 			return id

@@ -47,7 +47,7 @@ func replaced(t *testing.T, name, was, is string) func(root string) {
 	return func(root string) {
 		t.Helper()
 		path := filepath.Join(root, filepath.FromSlash(name))
-		text, err := os.ReadFile(path) //nolint:gosec // it is ours
+		text, err := os.ReadFile(path)
 		must(t, err)
 		if strings.Count(string(text), was) != 1 {
 			t.Fatalf("%s does not have %q once", name, was)

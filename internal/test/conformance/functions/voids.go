@@ -22,7 +22,7 @@ var voids = map[string]func(*env){
 	"FunctionVoidRace":         functionVoidRace,
 }
 
-const reason = `the customer's "cancel" 取消`
+const reason = `the customer's "cancel", é 😀`
 
 // void ends the key of conformance.Op(key) in a transaction of its own, for ever.
 func (e *env) void(key string) (a answer, err error) {
@@ -200,13 +200,13 @@ func functionVoidRace(e *env) {
 func (e *env) originalOrCancel(stores []*idempotency.Store[*sql.Tx], i int, key string) (voided bool, err error) {
 	for {
 		var a answer
-		switch {
-		case i%4 == 0:
+		switch i % 4 {
+		case 0:
 			if a, err = e.void(key); a["outcome"] == "in_progress" {
 				err = holdfast.ErrRetry
 			}
 			voided = a["outcome"] == "voided"
-		case i%4 == 1:
+		case 1:
 			_, err = stores[i%len(stores)].Void(e.Ctx, op(key), reason)
 			if voided = err == nil; errors.Is(err, idempotency.ErrTooLate) {
 				err = nil
