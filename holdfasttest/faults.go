@@ -3,20 +3,14 @@ package holdfasttest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest/internal/everyfault"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-var (
-	errCommit = errors.New("holdfasttest: the connection was lost while COMMIT was under way")
-	// A lost connection would be retried until the store's Wait is over. This error ends the call
-	// at once, with ErrUnknown.
-	errLook = fmt.Errorf("holdfasttest: the database was not to be reached to ask what became of a COMMIT: %w", holdfast.ErrTxLost)
-)
+var errCommit = errors.New("holdfasttest: the connection was lost while COMMIT was under way")
 
 // faults sits between Holdfast and the driver.
 type faults struct {
@@ -58,7 +52,7 @@ func (f *faults) statement(ctx context.Context, args []any, tx any) error {
 	case "records.look", "row.look":
 		if read := readOf(core.StatementName(ctx), key); f.blind[read] {
 			delete(f.blind, read)
-			return errLook
+			return everyfault.ErrLook
 		}
 		return nil
 	case "records.claim":
