@@ -57,18 +57,26 @@ func open(tb holdfasttest.TB, dsn string, opts []holdfast.Options) *sql.DB {
 			tb.Fatalf("mysqltest: %v", err)
 		}
 	}
+	at := server{parse(tb, dsn)}
+	pool, err := at.Open(context.Background(), schemas.For(tb, dsn, at, opts))
+	must(err)
+	tb.Cleanup(func() { _ = pool.Close() })
+	return pool
+}
+
+// parse returns what a DSN says, or that of Variable.
+func parse(tb holdfasttest.TB, dsn string) *mysql.Config {
+	tb.Helper()
 	if dsn == "" {
 		if dsn = os.Getenv(Variable); dsn == "" {
 			tb.Fatalf("mysqltest: no server: give its DSN, or set %s", Variable)
 		}
 	}
 	config, err := mysql.ParseDSN(strings.TrimPrefix(dsn, "mysql://"))
-	must(err)
-	at := server{config}
-	pool, err := at.Open(context.Background(), schemas.For(tb, dsn, at, opts))
-	must(err)
-	tb.Cleanup(func() { _ = pool.Close() })
-	return pool
+	if err != nil {
+		tb.Fatalf("mysqltest: %v", err)
+	}
+	return config
 }
 
 // server makes databases on the server of a DSN.

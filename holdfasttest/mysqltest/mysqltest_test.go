@@ -16,10 +16,11 @@ func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
 
 var one sync.Mutex
 
+var variables = map[dbtest.Engine]string{dbtest.MySQL: "HOLDFAST_TEST_MYSQL_DSN", dbtest.MariaDB: "HOLDFAST_TEST_MARIADB_DSN"}
+
 // TestKits makes each kit in a database of its own, and then twice each in that of Main, side by side.
 func TestKits(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
-		variables := map[dbtest.Engine]string{dbtest.MySQL: "HOLDFAST_TEST_MYSQL_DSN", dbtest.MariaDB: "HOLDFAST_TEST_MARIADB_DSN"}
 		dsn := os.Getenv(variables[e])
 		if dsn == "" {
 			return // another engine
