@@ -80,13 +80,7 @@ func open(tb holdfasttest.TB, dsn string, opts []holdfast.Options) (*pgxpool.Poo
 			tb.Fatalf("pgxtest: %v", err)
 		}
 	}
-	if dsn == "" {
-		if dsn = os.Getenv(Variable); dsn == "" {
-			tb.Fatalf("pgxtest: no server: give its DSN, or set %s", Variable)
-		}
-	}
-	config, err := pgxpool.ParseConfig(dsn)
-	must(err)
+	config := config(tb, dsn)
 	config.ConnConfig.RuntimeParams["search_path"] = schemas.For(tb, dsn, server{config.ConnConfig}, opts)
 	native, err := pgxpool.NewWithConfig(ctx, config)
 	must(err)
@@ -94,6 +88,21 @@ func open(tb holdfasttest.TB, dsn string, opts []holdfast.Options) (*pgxpool.Poo
 	pool := stdlib.OpenDBFromPool(native)
 	tb.Cleanup(func() { _ = pool.Close() })
 	return native, pool
+}
+
+// config returns what a DSN says, or that of Variable.
+func config(tb holdfasttest.TB, dsn string) *pgxpool.Config {
+	tb.Helper()
+	if dsn == "" {
+		if dsn = os.Getenv(Variable); dsn == "" {
+			tb.Fatalf("pgxtest: no server: give its DSN, or set %s", Variable)
+		}
+	}
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		tb.Fatalf("pgxtest: %v", err)
+	}
+	return config
 }
 
 // server makes schemas in the database of a DSN.
