@@ -36,6 +36,8 @@
 //		Invariant: exactlyOneRefundAndOnePayment, // counts
 //	})
 //
+// Packages mysqltest and pgxtest have an EveryFault with the program's own SQL and driver on a server.
+//
 // # On a server
 //
 // Packages mysqltest and pgxtest make the same kit on a MySQL, MariaDB or PostgreSQL server: for SQL that
