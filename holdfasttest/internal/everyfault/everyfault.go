@@ -183,14 +183,12 @@ func (r *faultRun[K]) call(p *Process, k K, key string) (lost bool, err error) {
 	answer := make(chan bool, 1)
 	var got error
 	p.called(1)
-	r.e.calls.Add(1)
-	go func() {
-		defer r.e.calls.Done()
+	r.e.calls.Go(func() {
 		defer p.called(-1)
 		got = errors.New("holdfasttest: the Call of the Handler has ended its goroutine")
 		defer func() { answer <- p.answer() }()
 		got = r.e.h.answers(p.ctx, k, key)
-	}()
+	})
 	for wait := patience; ; wait *= 2 {
 		select {
 		case lost = <-answer:
