@@ -150,8 +150,8 @@ func (d database) End() {}
 
 // Objects implements kit.Cleaner.
 func (server) Objects() string {
-	return `SELECT CONCAT(CASE TABLE_TYPE WHEN 'BASE TABLE' THEN 'TABLE' ELSE TABLE_TYPE END, ' ', TABLE_NAME) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
-		UNION ALL SELECT CONCAT(ROUTINE_TYPE, ' ', ROUTINE_NAME) FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = DATABASE()`
+	return "SELECT CONCAT(CASE WHEN TABLE_TYPE IN ('VIEW', 'SEQUENCE') THEN TABLE_TYPE ELSE 'TABLE' END, ' `', REPLACE(TABLE_NAME, '`', '``'), '`') FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() " +
+		"UNION ALL SELECT CONCAT(ROUTINE_TYPE, ' `', REPLACE(ROUTINE_NAME, '`', '``'), '`') FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = DATABASE()"
 }
 
 // Mark implements kit.Cleaner.

@@ -159,13 +159,14 @@ func (d database[K]) End() {}
 
 var errRefused = errors.New("the server refuses a statement")
 
-// Objects implements kit.Cleaner.
+// Objects implements kit.Cleaner. What belongs to another object, such as the sequence of an identity column, is
+// dropped with that.
 func (server) Objects() string {
-	const here = ` = current_schema()::text::regnamespace`
+	const here = ` = current_schema()::text::regnamespace AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = o.tableoid AND d.objid = o.oid AND d.deptype IN ('i', 'e'))`
 	return `SELECT format('%s IF EXISTS %I CASCADE', CASE relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'S' THEN 'SEQUENCE'
-			WHEN 'f' THEN 'FOREIGN TABLE' WHEN 'c' THEN 'TYPE' ELSE 'TABLE' END, relname) FROM pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'S', 'f', 'c') AND relnamespace` + here + `
-		UNION ALL SELECT format('ROUTINE IF EXISTS %s CASCADE', oid::regprocedure) FROM pg_proc WHERE pronamespace` + here + `
-		UNION ALL SELECT format('TYPE IF EXISTS %I CASCADE', typname) FROM pg_type WHERE typtype IN ('e', 'd', 'r') AND typnamespace` + here
+			WHEN 'f' THEN 'FOREIGN TABLE' ELSE 'TABLE' END, relname) FROM pg_class o WHERE relkind IN ('r', 'p', 'v', 'm', 'S', 'f') AND relnamespace` + here + `
+		UNION ALL SELECT format('ROUTINE IF EXISTS %s CASCADE', oid::regprocedure) FROM pg_proc o WHERE pronamespace` + here + `
+		UNION ALL SELECT format('TYPE IF EXISTS %I CASCADE', typname) FROM pg_type o WHERE typtype IN ('c', 'e', 'd', 'r') AND typnamespace` + here
 }
 
 // Mark implements kit.Cleaner.

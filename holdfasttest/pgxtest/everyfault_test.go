@@ -61,12 +61,13 @@ func TestEveryFaultStartsFromNothing(t *testing.T) {
 		pgxtest.EveryFault(t, "", pgxtest.Handler{
 			Setup: func(ctx context.Context, kit *pgxtest.Kit) error {
 				runs++
-				for _, make := range []string{
+				for _, create := range []string{
 					`CREATE TABLE parent (id BIGSERIAL PRIMARY KEY)`, `CREATE TABLE child (id BIGINT REFERENCES parent)`, `CREATE VIEW v AS SELECT 1 AS one`,
+					`CREATE TABLE "order" (id BIGINT GENERATED ALWAYS AS IDENTITY)`, `CREATE TYPE r AS RANGE (subtype = INT)`,
 					`CREATE MATERIALIZED VIEW m AS SELECT 1 AS one`, `CREATE SEQUENCE s`, `CREATE TYPE e AS ENUM ('a')`, `CREATE TYPE c AS (n INT)`, `CREATE DOMAIN d AS INT`,
 					`CREATE FUNCTION f() RETURNS INT LANGUAGE sql AS 'SELECT 1'`, `CREATE PROCEDURE p() LANGUAGE sql AS 'SELECT 1'`,
 				} {
-					if _, err := kit.Native.Exec(ctx, make); err != nil {
+					if _, err := kit.Native.Exec(ctx, create); err != nil {
 						return err
 					}
 				}
