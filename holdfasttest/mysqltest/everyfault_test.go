@@ -15,10 +15,9 @@ import (
 )
 
 func TestEveryFault(t *testing.T) {
-	dbtest.NotUnderRace(t, kittest.LongUnderRace)
-	some := kittest.Few
+	cases := kittest.ByDay()
 	if dbtest.Nightly() {
-		some = nil
+		cases = nil
 	}
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		dsn := os.Getenv(variables[e])
@@ -30,7 +29,7 @@ func TestEveryFault(t *testing.T) {
 			Run: func(tb holdfasttest.TB, h kittest.Handler[*sql.Tx], opts ...holdfast.Options) int {
 				return mysqltest.EveryFault(tb, dsn, holdfasttest.Handler(h), opts...)
 			},
-		}.Test(t, some)
+		}.Test(t, cases)
 	})
 }
 

@@ -17,10 +17,9 @@ import (
 )
 
 func TestEveryFault(t *testing.T) {
-	dbtest.NotUnderRace(t, kittest.LongUnderRace)
-	some := kittest.Few
+	pgxCases, sqlCases := kittest.ByDay(), kittest.Brief // on the same wire
 	if dbtest.Nightly() {
-		some = nil
+		pgxCases, sqlCases = nil, nil
 	}
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		if e != dbtest.Postgres {
@@ -31,13 +30,15 @@ func TestEveryFault(t *testing.T) {
 				Program: kittest.Pgx,
 				Run: func(tb holdfasttest.TB, h kittest.Handler[pgx.Tx], opts ...holdfast.Options) int {
 					return pgxtest.EveryFault(tb, "", pgxtest.Handler{
-						Setup:           func(ctx context.Context, kit *pgxtest.Kit) error { return h.Setup(ctx, kit.Kit) },
-						Call:            func(ctx context.Context, kit *pgxtest.Kit, key string) error { return h.Call(ctx, kit.Kit, key) },
+						Setup: func(ctx context.Context, kit *pgxtest.Kit) error { return h.Setup(ctx, kit.Kit) },
+						Call: func(ctx context.Context, kit *pgxtest.Kit, key string) error {
+							return h.Call(kittest.OnNative(ctx, kit.Native), kit.Kit, key)
+						},
 						Invariant:       func(ctx context.Context, kit *pgxtest.Kit) error { return h.Invariant(ctx, kit.Kit) },
 						OtherKeyRefused: h.OtherKeyRefused,
 					}, opts...)
 				},
-			}.Test(t, some)
+			}.Test(t, pgxCases)
 		})
 		t.Run("sql", func(t *testing.T) {
 			kittest.EveryFault[*sql.Tx, sql.Result]{
@@ -45,7 +46,7 @@ func TestEveryFault(t *testing.T) {
 				Run: func(tb holdfasttest.TB, h kittest.Handler[*sql.Tx], opts ...holdfast.Options) int {
 					return pgxtest.EveryFaultSQL(tb, "", holdfasttest.Handler(h), opts...)
 				},
-			}.Test(t, some)
+			}.Test(t, sqlCases)
 		})
 	})
 }

@@ -14,11 +14,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/kittest/handlers"
+	"github.com/holdfast-go/holdfast/internal/test/race"
 )
 
 // EveryFault tests an EveryFault on one engine, through one driver.
@@ -48,16 +50,35 @@ func SQL(texts handlers.SQL) handlers.Program[*sql.Tx, sql.Result] {
 	}
 }
 
-// Pgx is a program on a native pool.
+// Pgx is a program on a native pool, whose calls have a context of OnNative.
 var Pgx = handlers.Program[pgx.Tx, pgconn.CommandTag]{
-	Exec:     pgx.Tx.Exec,
+	Exec: pgx.Tx.Exec,
+	Begin: func(ctx context.Context, _ *holdfasttest.Kit[pgx.Tx]) (pgx.Tx, error) {
+		return ctx.Value(native{}).(*pgxpool.Pool).Begin(ctx) //nolint:forcetypeassert // a mistake of the test
+	},
 	Commit:   func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
 	Rollback: func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
 	SQL:      handlers.Postgres,
 }
 
-// Few are cases that need each kind of fault; the others are for the night on a server.
-var Few = []string{"plain refund", "a call inside the transaction", "a swallowed error", "a write after Do", "an unknown COMMIT treated as failure", "a lease without a guard"}
+type native struct{}
+
+// OnNative returns a context with the native pool of a kit, which a handler of every driver does not know.
+func OnNative(ctx context.Context, pool *pgxpool.Pool) context.Context {
+	return context.WithValue(ctx, native{}, pool)
+}
+
+// Brief are cases that run into each part of an EveryFault, in little time.
+var Brief = []string{"plain refund", "an unknown COMMIT treated as failure"}
+
+// ByDay returns the cases for a server that need each kind of fault, or Brief under the race detector. The others
+// are for the night.
+func ByDay() []string {
+	if race.Enabled {
+		return Brief
+	}
+	return append([]string{"a call inside the transaction", "a swallowed error", "a write after Do", "a lease without a guard"}, Brief...)
+}
 
 // Test runs the cases of these names, or all, side by side.
 func (e EveryFault[Tx, R]) Test(t *testing.T, some []string) {
@@ -172,9 +193,6 @@ func (c *counter) end(outside int) {
 	}
 	c.on = false
 }
-
-// LongUnderRace is why the race detector leaves these tests out.
-const LongUnderRace = "TestRefundSurvivesEveryFault has the same memory, in less time"
 
 // Fill executes an operation, which must be new.
 func Fill[Tx any](ctx context.Context, kit *holdfasttest.Kit[Tx]) error {

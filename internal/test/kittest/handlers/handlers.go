@@ -25,7 +25,7 @@ import (
 // Program says how a program on one driver, whose transactions are Tx, runs statements, with results R.
 type Program[Tx, R any] struct {
 	Exec     func(tx Tx, ctx context.Context, query string, args ...any) (R, error)
-	Begin    func(ctx context.Context, kit *holdfasttest.Kit[Tx]) (Tx, error) // nil: no DoTx
+	Begin    func(ctx context.Context, kit *holdfasttest.Kit[Tx]) (Tx, error)
 	Commit   func(ctx context.Context, tx Tx) error
 	Rollback func(ctx context.Context, tx Tx) error
 	SQL      SQL

@@ -14,10 +14,7 @@ import (
 
 // Mistakes returns the handlers with a mistake.
 func (p Program[Tx, R]) Mistakes() []Case[Tx] {
-	all := slices.Concat(p.order(), p.outcomes(), p.names())
-	if p.Begin != nil {
-		all = append(all, p.ignored())
-	}
+	all := append(slices.Concat(p.order(), p.outcomes(), p.names()), p.ignored())
 	if !p.SQL.Fails {
 		all = append(all, p.swallowed())
 	}
