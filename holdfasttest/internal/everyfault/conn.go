@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"io"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,6 +126,10 @@ func (c *Conn) do(what string, op func() error) error {
 		return err
 	}
 	c.mu.Lock()
+	if c.lost {
+		c.mu.Unlock()
+		return driver.ErrBadConn
+	}
 	c.busy.Store(true)
 	switch f {
 	case Reset:
@@ -159,6 +161,16 @@ func (c *Conn) unusable() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lost
+}
+
+// use runs what is no point, and not while the connection is dropped.
+func (c *Conn) use(op func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost {
+		return driver.ErrBadConn
+	}
+	return op()
 }
 
 // ExecContext implements driver.ExecerContext.
@@ -217,15 +229,12 @@ func (c *Conn) watch(got driver.Rows, stmt driver.Stmt, err error) (driver.Rows,
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
-func (c *Conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if c.unusable() {
-		return nil, driver.ErrBadConn
-	}
-	stmt, err := c.prepare(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	return statement{stmt, c, query}, nil
+func (c *Conn) PrepareContext(ctx context.Context, query string) (stmt driver.Stmt, err error) {
+	err = c.use(func() error {
+		stmt, err = c.prepare(ctx, query)
+		return err
+	})
+	return statement{stmt, c, query}, err
 }
 
 // CheckNamedValue implements driver.NamedValueChecker.
@@ -237,37 +246,30 @@ func (c *Conn) CheckNamedValue(v *driver.NamedValue) error {
 }
 
 // BeginTx implements driver.ConnBeginTx.
-func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if c.unusable() {
-		return nil, driver.ErrBadConn
-	}
-	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts) //nolint:forcetypeassert // likewise
-	if err != nil {
-		return nil, err
-	}
-	c.inTx.Store(true)
-	return transaction{tx, c}, nil
+func (c *Conn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx driver.Tx, err error) {
+	err = c.use(func() error {
+		tx, err = c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts) //nolint:forcetypeassert // likewise
+		c.inTx.Store(err == nil)
+		return err
+	})
+	return transaction{tx, c}, err
 }
 
 // ResetSession implements driver.SessionResetter.
 func (c *Conn) ResetSession(ctx context.Context) error {
-	if c.unusable() {
-		return driver.ErrBadConn
-	}
-	return c.Conn.(driver.SessionResetter).ResetSession(ctx) //nolint:forcetypeassert // likewise
+	return c.use(func() error { return c.Conn.(driver.SessionResetter).ResetSession(ctx) }) //nolint:forcetypeassert // likewise
 }
 
 // IsValid implements driver.Validator.
 func (c *Conn) IsValid() bool {
-	return !c.unusable() && c.Conn.(driver.Validator).IsValid() //nolint:forcetypeassert // likewise
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.lost && c.Conn.(driver.Validator).IsValid() //nolint:forcetypeassert // likewise
 }
 
 // Ping implements driver.Pinger.
 func (c *Conn) Ping(ctx context.Context) error {
-	if c.unusable() {
-		return driver.ErrBadConn
-	}
-	return c.Conn.(driver.Pinger).Ping(ctx) //nolint:forcetypeassert // likewise
+	return c.use(func() error { return c.Conn.(driver.Pinger).Ping(ctx) }) //nolint:forcetypeassert // likewise
 }
 
 type transaction struct {
@@ -285,106 +287,8 @@ func (t transaction) Commit() error {
 
 // Rollback implements driver.Tx.
 func (t transaction) Rollback() error {
-	if t.c.unusable() {
-		return driver.ErrBadConn
-	}
-	t.c.inTx.Store(false)
-	return t.Tx.Rollback()
-}
-
-type statement struct {
-	driver.Stmt
-
-	c     *Conn
-	query string
-}
-
-// ExecContext implements driver.StmtExecContext.
-func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (r driver.Result, err error) {
-	err = s.c.do(s.query, func() (err error) { //nolint:contextcheck // likewise
-		r, err = s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args) //nolint:forcetypeassert // likewise
-		return err
+	return t.c.use(func() error {
+		t.c.inTx.Store(false)
+		return t.Tx.Rollback()
 	})
-	return r, err
-}
-
-// QueryContext implements driver.StmtQueryContext.
-func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = s.c.do(s.query, func() (err error) { //nolint:contextcheck // likewise
-		got, err := s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args) //nolint:forcetypeassert // likewise
-		r, err = s.c.watch(got, nil, err)
-		return err
-	})
-	return r, err
-}
-
-type rows struct {
-	driver.Rows
-
-	stmt driver.Stmt
-	c    *Conn
-}
-
-// Next implements driver.Rows.
-func (r *rows) Next(to []driver.Value) error {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	if r.c.lost {
-		return ErrLost
-	}
-	return r.Rows.Next(to)
-}
-
-// Close implements driver.Rows.
-func (r *rows) Close() error {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	for i, open := range r.c.rows {
-		if open != r {
-			continue
-		}
-		r.c.rows = append(r.c.rows[:i:i], r.c.rows[i+1:]...)
-		err := r.Rows.Close()
-		if r.stmt != nil {
-			err = errors.Join(err, r.stmt.Close())
-		}
-		return err
-	}
-	return nil
-}
-
-// HasNextResultSet implements driver.RowsNextResultSet.
-func (r *rows) HasNextResultSet() bool {
-	more, can := r.Rows.(driver.RowsNextResultSet)
-	return can && more.HasNextResultSet()
-}
-
-// NextResultSet implements driver.RowsNextResultSet.
-func (r *rows) NextResultSet() error {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	more, can := r.Rows.(driver.RowsNextResultSet)
-	switch {
-	case r.c.lost:
-		return ErrLost
-	case !can:
-		return io.EOF
-	}
-	return more.NextResultSet()
-}
-
-// ColumnTypeDatabaseTypeName implements driver.RowsColumnTypeDatabaseTypeName.
-func (r *rows) ColumnTypeDatabaseTypeName(i int) string {
-	if types, can := r.Rows.(driver.RowsColumnTypeDatabaseTypeName); can {
-		return types.ColumnTypeDatabaseTypeName(i)
-	}
-	return ""
-}
-
-// ColumnTypeScanType implements driver.RowsColumnTypeScanType.
-func (r *rows) ColumnTypeScanType(i int) reflect.Type {
-	if types, can := r.Rows.(driver.RowsColumnTypeScanType); can {
-		return types.ColumnTypeScanType(i)
-	}
-	return reflect.TypeFor[any]()
 }
