@@ -54,23 +54,26 @@ func Lock(ctx context.Context, p *Plan) ([]result.Table, error) {
 	return tables, nil
 }
 
-// Distinct measures the throughput of 64 clients, each with separate keys.
-func Distinct(ctx context.Context, p *Plan) ([]result.Table, error) {
+// distinctClients are the client counts of the tables of the throughput.
+var distinctClients = []int{8, 16, 64}
+
+// Distinct measures the throughput of many clients, each with separate keys.
+func Distinct(ctx context.Context, p *Plan) (tables []result.Table, err error) {
 	columns := append([]result.Column{}, lockColumns...)
 	columns[3].Title = "x its floor (per second)"
-	t := result.Table{Workload: "distinct", Title: "Throughput on keys of one's own", Clients: manyClients, Columns: columns, Picture: result.Bars("per_second", "a second")}
-	for _, g := range p.groups() {
-		list, err := p.lockSlices(ctx, g, manyClients, again, "per_second")
-		t.Rows = append(t.Rows, list...)
-		if err != nil {
-			return []result.Table{t}, err
+	for _, clients := range p.clients(distinctClients) {
+		t := result.Table{Workload: "distinct", Title: "Throughput on keys of one's own", Clients: clients, Columns: columns, Picture: result.Bars("per_second", "a second")}
+		for _, g := range p.groups() {
+			list, err := p.lockSlices(ctx, g, clients, again, "per_second")
+			t.Rows = append(t.Rows, list...)
+			if err != nil {
+				return append(tables, t), err
+			}
 		}
+		tables = append(tables, t)
 	}
-	return []result.Table{t}, nil
+	return tables, nil
 }
-
-// manyClients is the number of clients of the throughput.
-const manyClients = 64
 
 // Pair measures an acquire and a release under Holdfast and in bare statements, in turns, so
 // other load on the machine affects both.
