@@ -14,12 +14,10 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 )
 
-// TB is holdfasttest.TB.
+// TB is what Run needs of holdfasttest.TB.
 type TB interface {
 	Helper()
-	Cleanup(f func())
 	Fatalf(format string, args ...any)
-	TempDir() string
 }
 
 // Handler is holdfasttest.Handler, for kits of any type.

@@ -24,8 +24,8 @@ func (s statement) Close() error {
 
 // ExecContext implements driver.StmtExecContext.
 func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (r driver.Result, err error) {
-	err = s.c.do(s.query, func() (err error) { //nolint:contextcheck // likewise
-		r, err = s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args) //nolint:forcetypeassert // likewise
+	err = s.c.do(s.query, func() (err error) { //nolint:contextcheck // a killed process has none
+		r, err = s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args) //nolint:forcetypeassert // each driver of Holdfast implements it
 		return err
 	})
 	return r, err
@@ -33,8 +33,8 @@ func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (r
 
 // QueryContext implements driver.StmtQueryContext.
 func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (r driver.Rows, err error) {
-	err = s.c.do(s.query, func() (err error) { //nolint:contextcheck // likewise
-		got, err := s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args) //nolint:forcetypeassert // likewise
+	err = s.c.do(s.query, func() (err error) { //nolint:contextcheck // a killed process has none
+		got, err := s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args) //nolint:forcetypeassert // each driver of Holdfast implements it
 		r, err = s.c.watch(got, nil, err)
 		return err
 	})
