@@ -151,14 +151,21 @@ func (d *DB[Tx]) acquire(ctx context.Context) (core.Conn[Tx], error) {
 	return conn, nil
 }
 
+// connections is access.Handle's.
+func (d *DB[Tx]) connections() (used, most int) {
+	if pool, ok := d.adapter.(core.Limited); ok {
+		return pool.Connections()
+	}
+	return 0, 0
+}
+
 // starved adds to err what to do if ctx has ended while every connection of the pool was in use.
 func (d *DB[Tx]) starved(ctx context.Context, err error) error {
-	pool, ok := d.adapter.(core.Limited)
-	if !ok || ctx.Err() == nil {
+	if ctx.Err() == nil {
 		return err
 	}
-	n := pool.Taken()
-	if n == 0 {
+	used, n := d.connections()
+	if n == 0 || used < n {
 		return err
 	}
 	if cause := context.Cause(ctx); !errors.Is(err, cause) {

@@ -16,6 +16,8 @@ func (h handle[Tx]) Explain(err error) error { return h.d.explain(err) }
 
 func (h handle[Tx]) Starved(ctx context.Context, err error) error { return h.d.starved(ctx, err) }
 
+func (h handle[Tx]) Connections() (used, most int) { return h.d.connections() }
+
 func (h handle[Tx]) Table(name string) string { return h.d.table(name) }
 
 func (h handle[Tx]) OnConn(ctx context.Context, before string, f func(q core.Querier) error) error {

@@ -51,7 +51,7 @@ func (l *Locker[Tx]) CanWake() bool { return l.leases.k.Waker.Able() }
 // Gathering returns how many requests wait for a running statement, and how many at most do not.
 func (l *Locker[Tx]) Gathering() (waiting, alone int) {
 	s := l.leases.statements
-	return max(s.taking.Queued(), s.ending.Queued()), max(s.taking.From, s.ending.From)
+	return max(s.taking.Queued(), s.ending.Queued()), max(s.taking.From, s.taking.Spread)
 }
 
 // GatherFor sets for how long a running statement makes other requests wait, and gather. On a busy

@@ -29,8 +29,9 @@ type statements struct {
 func newStatements(k *keeper.Statements) *statements {
 	s := &statements{Statements: k, sql: k.Leases(batcher.Max, k.Holder, k.Self), known: knownrows.New()}
 	b := s.sql.Batching
-	s.taking.Run, s.taking.From, s.taking.Least, s.taking.Life = s.takeMany, b.Alone, b.Least, b.Life
-	s.ending.Run, s.ending.From, s.ending.Least, s.ending.Life = s.freeMany, b.Alone, b.Least, b.Life
+	spread := b.SpreadOf(k.Connections)
+	s.taking.Run, s.taking.From, s.taking.Spread, s.taking.Least, s.taking.Life = s.takeMany, b.Alone, spread, b.Least, b.Life
+	s.ending.Run, s.ending.From, s.ending.Spread, s.ending.Least, s.ending.Life = s.freeMany, b.Alone, spread, b.Least, b.Life
 	return s
 }
 

@@ -68,12 +68,10 @@ func (h handle) Join(tx pgx.Tx) (core.Querier, error) {
 
 func (h handle) Rollback(ctx context.Context, tx pgx.Tx) error { return named(tx.Rollback(ctx)) }
 
-// Taken implements core.Limited.
-func (h handle) Taken() int {
-	if s := h.pool.Stat(); s.AcquiredConns() >= s.MaxConns() {
-		return int(s.MaxConns())
-	}
-	return 0
+// Connections implements core.Limited.
+func (h handle) Connections() (used, most int) {
+	s := h.pool.Stat()
+	return int(s.AcquiredConns()), int(s.MaxConns())
 }
 
 // Listen implements core.Listener on its own connection, outside of the pool.

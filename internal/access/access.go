@@ -86,6 +86,9 @@ type Handle[Tx any] interface {
 	// Starved adds to err, for which ctx has ended, that every connection of the pool is in use, if that
 	// is so.
 	Starved(ctx context.Context, err error) error
+	// Connections returns how many connections of the pool are in use, and how many it may have: 0 if it has no
+	// bound, or none is known.
+	Connections() (used, most int)
 	// Table returns the quoted name of one of Holdfast's own tables.
 	Table(name string) string
 	// OnConn runs f on a connection of the pool, and again on another connection if that one

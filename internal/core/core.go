@@ -75,8 +75,8 @@ type Sparing interface {
 
 // Limited is an Adapter whose pool may have a bound.
 type Limited interface {
-	// Taken returns the bound if as many connections are in use, and 0 otherwise.
-	Taken() int
+	// Connections returns how many are in use, and how many the pool may have: 0 if it has no bound.
+	Connections() (used, most int)
 }
 
 // Conn is one pinned connection.

@@ -41,6 +41,8 @@ type LeaseSQL struct {
 	// statements for several locks are empty, and Renew waits for locked rows: the engine skips
 	// none.
 	LookFirst, Alone bool
+	// Spread is lockstmt.Batching's.
+	Spread int
 	// HandOver ends the term of one attempt and grants the next term to another attempt.
 	HandOver Grant
 	Look     string

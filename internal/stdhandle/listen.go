@@ -22,16 +22,14 @@ func (h Handle[Tx]) Spares(n int) bool {
 	return most == 0 || most >= n*perSpared
 }
 
-// Taken implements core.Limited.
-func (h Handle[Tx]) Taken() int {
+// Connections implements core.Limited.
+func (h Handle[Tx]) Connections() (used, most int) {
 	pool, ok := h.R.(*sql.DB)
 	if !ok {
-		return 0
+		return 0, 0
 	}
-	if s := pool.Stats(); s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
-		return s.InUse
-	}
-	return 0
+	s := pool.Stats()
+	return s.InUse, s.MaxOpenConnections
 }
 
 // Listen implements core.Listener for pgx through database/sql, on a connection of the pool.

@@ -38,6 +38,8 @@ type LeaseStatements struct {
 type Batching struct {
 	// Alone is how many statements run alone at the same time. Least is the smallest batch.
 	Alone, Least int
+	// Spread is how many do at most as long as few wait, where the pool has twice as many connections.
+	Spread int
 	// Life is how long a running statement delays other requests.
 	Life time.Duration
 }
@@ -49,6 +51,14 @@ var (
 	// noBatches is for an engine without the statements for several locks.
 	noBatches = Batching{Alone: math.MaxInt, Least: math.MaxInt}
 )
+
+// SpreadOf returns Spread, or half of a pool of most connections, if that is less; 0 is no bound.
+func (b Batching) SpreadOf(most int) int {
+	if most > 0 {
+		return min(b.Spread, most/2)
+	}
+	return b.Spread
+}
 
 // Leases compiles the statements of the leases, for batches of at most most. holder names the
 // process, and self identifies it among the waiters.
@@ -73,6 +83,7 @@ func (t *Tables) Leases(most int, holder string, self AttemptID) *LeaseStatement
 		makes:       d.Make.Text != "",
 	}
 	l.Take.bound = d.TakeBound
+	l.Batching.Spread = d.Spread
 	if d.TakeBound.Before != nil {
 		l.Batching = oneWriter
 	}

@@ -13,6 +13,9 @@ const (
 )
 
 var leases = dialect.LeaseSQL{
+	// A statement for many locks is one process of the server: 16 clients have nearly twice the throughput with 16
+	// statements side by side than with 4 and batches, 32 clients too, 64 the same.
+	Spread: 16,
 	// Make reads the floor only if the row does not exist. It reads it in share mode, so that
 	// the reaper cannot raise the floor between this read and the insert. It neither locks nor
 	// writes an existing row.

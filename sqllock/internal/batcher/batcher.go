@@ -22,6 +22,9 @@ type Batcher[Q, A any] struct {
 	From int
 	// Least is the size of the smallest batch. Fewer requests are faster alone.
 	Least int
+	// Spread stands in for From, if it is more, until so many requests wait that a batch is faster; and again once
+	// a request has run alone and nobody waits.
+	Spread int
 	// Life bounds how long a statement makes other requests wait. A statement that waits for a
 	// row, or whose connection is dead, delays others no longer than that.
 	Life time.Duration
@@ -34,6 +37,7 @@ type Batcher[Q, A any] struct {
 	last            uint64    // the id of the last of them
 	overdue         *time.Timer
 	many            bool // the last statement was a batch: a request that runs alone makes others wait
+	crowded         bool // there was a batch, and somebody waited whenever a request had run alone since
 	queue           []*request[Q, A]
 	sent            sync.WaitGroup
 }
@@ -123,6 +127,7 @@ func (b *Batcher[Q, A]) Leave(id uint64) {
 		if r.id == id {
 			*r.count--
 			b.running = slices.Delete(b.running, i, i+1)
+			b.crowded = b.crowded && (len(b.queue) > 0 || r.count == &b.together)
 			b.next()
 			return
 		}
@@ -161,13 +166,21 @@ func (b *Batcher[Q, A]) watch() {
 // room reports whether one more request may run alone. After a batch, only one may. b.mu is
 // held.
 func (b *Batcher[Q, A]) room() bool {
-	return b.together == 0 && (b.alone == 0 || b.alone < b.From && !b.many)
+	from := b.From
+	if !b.crowded {
+		from = max(from, b.Spread)
+	}
+	return b.together == 0 && (b.alone == 0 || b.alone < from && !b.many)
 }
 
 // next sends the queued requests. b.mu is held.
 func (b *Batcher[Q, A]) next() {
 	n := min(len(b.queue), Max)
-	if n < b.Least {
+	least := b.Least
+	if !b.crowded {
+		least = max(least, b.Spread*3/2)
+	}
+	if n < least {
 		b.many = b.many && n == 0
 		for len(b.queue) > 0 && b.room() {
 			first := b.queue[0]
@@ -181,7 +194,7 @@ func (b *Batcher[Q, A]) next() {
 	if b.alone+b.together > 0 {
 		return
 	}
-	b.many = true
+	b.many, b.crowded = true, true
 	batch := slices.Clone(b.queue[:n])
 	b.queue = slices.Delete(b.queue, 0, n)
 	id := b.enter(&b.together)

@@ -177,3 +177,60 @@ func TestBatcherSlow(t *testing.T) {
 		idle(t, g)
 	})
 }
+
+// TestBatcherSpread checks that more requests run alone as long as few wait, and that a batch goes once so many do
+// that it is worth the wait; and again after that.
+func TestBatcherSpread(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, batches := asked()
+		g.Spread = 6
+		g.Life = time.Hour
+		var all sync.WaitGroup
+		hold := make(chan struct{})
+		var alone atomic.Int32
+		ask := func(n int) {
+			for range n {
+				all.Go(func() {
+					if _, err := g.Ask(t.Context(), 2, func() (int, error) { alone.Add(1); <-hold; return 0, nil }); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		is := func(running, waiting, sent int) {
+			t.Helper()
+			if int(alone.Load()) != running || g.Queued() != waiting || len(*batches) != sent {
+				t.Errorf("%d ran alone, %d wait, %d batches; not %d, %d, %d", alone.Load(), g.Queued(), len(*batches), running, waiting, sent)
+			}
+		}
+		ask(14) // 6 and 8: less than a batch of 9
+		is(6, 8, 0)
+		hold <- struct{}{}
+		synctest.Wait()
+		is(7, 7, 0)
+		ask(3) // 10, and 9 once one has left
+		for range 6 {
+			hold <- struct{}{}
+		}
+		synctest.Wait()
+		is(7, 0, 1)
+		ask(3) // after a batch one runs alone, and two are a batch
+		is(8, 2, 1)
+		hold <- struct{}{}
+		synctest.Wait()
+		is(8, 0, 2)
+		ask(1)
+		hold <- struct{}{} // nobody waits
+		synctest.Wait()
+		ask(7) // the first of them still runs alone
+		is(10, 6, 2)
+		hold <- struct{}{}
+		synctest.Wait()
+		is(16, 0, 2)
+		close(hold)
+		all.Wait()
+		idle(t, g)
+	})
+}

@@ -69,6 +69,8 @@ type Statements struct {
 	Self    AttemptID // identifies it as a waiter
 	ID      string    // the identity of the tables: after-restore changes it
 
+	Connections int // that the pool may have; 0: it has no bound
+
 	// Starved is access.Handle's.
 	Starved func(ctx context.Context, err error) error
 
@@ -90,6 +92,7 @@ func OpenStatements[Tx any](ctx context.Context, a access.Access[Tx], holder str
 			return a.Attempt(ctx, o, nil, func(ctx context.Context, _ Tx, q core.Querier, _ core.Reply) error { return f(ctx, q) })
 		},
 	}
+	_, s.Connections = a.Connections()
 	err := s.identify(ctx, a.Table("floor"))
 	return s, err
 }
