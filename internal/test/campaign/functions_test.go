@@ -5,7 +5,6 @@ package campaign
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -60,7 +59,7 @@ func (c *client[Tx]) claimAndFinish(ctx context.Context, t *task) (answer, error
 	ask := []any{"default", "", "refund", t.key, fmt.Sprintf("%x", sha256.Sum256(form)), 0}
 	var claim map[string]string
 	if c.Control == lookThenDo {
-		if claim, err = c.call(ctx, c.plain, "lookup", ask...); err != nil {
+		if claim, err = dbtest.Engine(c.db.Engine()).Call(ctx, c.plain, "lookup", ask...); err != nil {
 			return no, err
 		}
 	}
@@ -70,7 +69,7 @@ func (c *client[Tx]) claimAndFinish(ctx context.Context, t *task) (answer, error
 	}
 	defer func() { _ = tx.Rollback() }()
 	if c.Control != lookThenDo {
-		claim, err = c.call(ctx, tx, "claim", append(ask, 1_000_000)...)
+		claim, err = dbtest.Engine(c.db.Engine()).Call(ctx, tx, "claim", append(ask, 1_000_000)...)
 	}
 	switch {
 	case err != nil:
@@ -91,7 +90,7 @@ func (c *client[Tx]) claimAndFinish(ctx context.Context, t *task) (answer, error
 		return no, err
 	}
 	if c.Control != lookThenDo {
-		if _, err := c.call(ctx, tx, "finish", claim["claim"], "succeeded", strconv.Quote(t.id), "json", nil, nil, nil); err != nil {
+		if _, err := dbtest.Engine(c.db.Engine()).Call(ctx, tx, "finish", claim["claim"], "succeeded", strconv.Quote(t.id), "json", nil, nil, nil); err != nil {
 			return no, err
 		}
 	}
@@ -99,46 +98,4 @@ func (c *client[Tx]) claimAndFinish(ctx context.Context, t *task) (answer, error
 		return answer{Outcome: unknown}, err
 	}
 	return answer{Outcome: executed, Value: t.id}, nil
-}
-
-// querier is a pool or a transaction.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-// call calls a function, and returns the columns of its row that are not NULL.
-func (c *client[Tx]) call(ctx context.Context, on querier, function string, args ...any) (map[string]string, error) {
-	params := ""
-	for i := range args {
-		params += fmt.Sprintf(", $%d", i+1)
-	}
-	text := "SELECT * FROM holdfast_" + function + "(" + params[2:] + ")"
-	if c.db.Engine() != holdfast.PostgreSQL {
-		text = core.Compile("", "CALL holdfast_"+function+"("+params[2:]+")", true).Text
-	}
-	rows, err := on.QueryContext(ctx, text, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	names, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	values, targets := make([]sql.NullString, len(names)), make([]any, len(names))
-	for i := range values {
-		targets[i] = &values[i]
-	}
-	row := map[string]string{}
-	for rows.Next() {
-		if err := rows.Scan(targets...); err != nil {
-			return nil, err
-		}
-		for i, v := range values {
-			if v.Valid {
-				row[names[i]] = v.String
-			}
-		}
-	}
-	return row, errors.Join(rows.Err(), rows.Close())
 }

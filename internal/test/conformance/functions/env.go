@@ -4,11 +4,9 @@
 package functions
 
 import (
-	"context"
 	"crypto/rand"
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -56,55 +54,12 @@ func has(e dbtest.Engine) bool {
 	return e == dbtest.Postgres || e == dbtest.MySQL || e == dbtest.MariaDB
 }
 
-// querier is a pool, a connection or a transaction.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
 // answer is the row that a function returns, without its NULLs.
 type answer map[string]string
 
-// call calls a function with all of its arguments, as a client does.
-func (e *env) call(q querier, function string, args ...any) (answer, error) {
-	params := make([]string, len(args))
-	for i, a := range args {
-		params[i] = "?"
-		if e.Engine == dbtest.Postgres {
-			params[i] = fmt.Sprintf("$%d", i+1)
-			if _, is := a.([]byte); is {
-				params[i] += "::bytea"
-			}
-		}
-	}
-	text := `CALL holdfast_` + function + `(` + strings.Join(params, ", ") + `)`
-	if e.Engine == dbtest.Postgres {
-		text = `SELECT * FROM ` + strings.TrimPrefix(text, "CALL ")
-	}
-	rows, err := q.QueryContext(e.Ctx, text, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	names, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	values, targets := make([]sql.NullString, len(names)), make([]any, len(names))
-	for i := range values {
-		targets[i] = &values[i]
-	}
-	found := answer{}
-	for rows.Next() {
-		if err := rows.Scan(targets...); err != nil {
-			return nil, err
-		}
-		for i, v := range values {
-			if v.Valid {
-				found[names[i]] = v.String
-			}
-		}
-	}
-	return found, errors.Join(rows.Err(), rows.Close())
+// call is dbtest.Engine.Call in the case's database.
+func (e *env) call(q dbtest.Querier, function string, args ...any) (answer, error) {
+	return e.Engine.Call(e.Ctx, q, function, args...)
 }
 
 // text returns a key as a client would send it: as bytes if it is no text.
@@ -116,16 +71,16 @@ func text(key string) any {
 }
 
 // claim claims the key of conformance.Op(key), as a client does that waits for a second.
-func (e *env) claim(tx querier, key string) (answer, error) {
+func (e *env) claim(tx dbtest.Querier, key string) (answer, error) {
 	return e.claimOf(tx, key, fingerprint(e.T, key), 1_000_000)
 }
 
-func (e *env) claimOf(tx querier, key string, fingerprint any, wait int64) (answer, error) {
+func (e *env) claimOf(tx dbtest.Querier, key string, fingerprint any, wait int64) (answer, error) {
 	return e.call(tx, "claim", "default", "", "refund", text(key), fingerprint, 0, wait)
 }
 
 // finish stores JSON, for ever.
-func (e *env) finish(tx querier, claim, state, result string) error {
+func (e *env) finish(tx dbtest.Querier, claim, state, result string) error {
 	_, err := e.call(tx, "finish", claim, state, result, "json", nil, nil, nil)
 	return err
 }

@@ -33,7 +33,7 @@ func (e *env) void(key string) (a answer, err error) {
 	return a, err
 }
 
-func (e *env) voidOn(tx querier, key string, ttl any) (answer, error) {
+func (e *env) voidOn(tx dbtest.Querier, key string, ttl any) (answer, error) {
 	return e.call(tx, "void", "default", "", "refund", text(key), reason, ttl, 1_000_000)
 }
 
