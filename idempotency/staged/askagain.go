@@ -28,7 +28,8 @@ func AskAgain(after time.Duration) error { return &askAgainError{after} }
 
 // CallAge returns how long ago the last call of a step began, by the database's clock. ctx is that of
 // a Reconcile. An answer "not found" proves that a call was not done only if the call is older than
-// the slowest execution: network, queues and repetitions within the provider included. It is 0 for a
+// the slowest execution: the time that its function has (ExternalCall.Timeout, or nine tenths of the Lease), because
+// the request may leave at the end of it, and then network, queues and repetitions within the provider. It is 0 for a
 // first call, and after a restore that has lost when the call began.
 //
 // CallAge panics if ctx is of no external call.

@@ -52,8 +52,8 @@ type ExternalCall[T any] struct {
 	// passed.
 	//
 	// "Not found" is not "not done": the request may still be on its way to the provider, or within
-	// it. Return AskAgain for it until [CallAge] exceeds the time that the slowest execution takes,
-	// and NotDone only after that, or if the provider honours the key.
+	// it. Return AskAgain for it until [CallAge] exceeds the time that the slowest execution takes, this call's
+	// Timeout included, and NotDone only after that, or if the provider honours the key.
 	Reconcile func(ctx context.Context, providerKey string) (T, error)
 }
 

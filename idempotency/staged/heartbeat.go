@@ -13,8 +13,9 @@ import (
 // the lease is renewed until then. end stops that, and must be called before the next statement.
 func (r *Run[Tx]) during(ctx context.Context, step string, lease, timeout time.Duration) (outside context.Context, end func()) {
 	late := fmt.Errorf("staged: step %q: the lease ends: %w", step, context.DeadlineExceeded)
-	if timeout == 0 {
-		return context.WithDeadlineCause(ctx, r.until.Add(-lease/10), late)
+	// Also with a timeout, a lease that is over allows no call: the goroutine below might notice too late.
+	if last := r.until.Add(-lease / 10); timeout == 0 || !time.Now().Before(last) {
+		return context.WithDeadlineCause(ctx, last, late)
 	}
 	slow := fmt.Errorf("staged: step %q: the call takes more than %v: %w", step, timeout, context.DeadlineExceeded)
 	bounded, stop := context.WithTimeoutCause(ctx, timeout, slow)
