@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,6 +124,8 @@ type conn struct {
 	of      *adapter
 	cut     bool          // by a fault
 	timeout time.Duration // of a wait for the write lock
+
+	provider bool // it is not of the database
 }
 
 // Native implements core.Native.
@@ -157,10 +160,10 @@ func (c *conn) end(ctx context.Context, t *tx, how string) error {
 	switch c.of.world.gate.see(); {
 	case t.done:
 		return sql.ErrTxDone
-	case c.cut && how == "commit":
+	case (c.cut || killed(ctx)) && how == "commit":
 		c.of.world.gate.doubt(ctx)
 	}
-	if t.done = true; c.cut {
+	if t.done = true; c.cut || killed(ctx) {
 		return errCut
 	}
 	_, err := c.of.world.send(&statement{conn: c, ctx: context.WithoutCancel(ctx), name: how, text: how})
@@ -214,7 +217,7 @@ func (c *conn) send(ctx context.Context, text string, args []any) (answer, error
 		return c.ask(ctx, text, args)
 	}
 	switch c.of.world.gate.see(); {
-	case c.cut:
+	case c.cut, killed(ctx):
 		return answer{}, errCut
 	case ctx.Err() != nil:
 		return answer{}, context.Cause(ctx)
@@ -239,12 +242,24 @@ func (c *conn) send(ctx context.Context, text string, args []any) (answer, error
 // simulated reports whether the scheduler runs a statement.
 func simulated(name string) bool {
 	switch name {
-	case "effect", "savepoint", "release", "rollback to":
+	case "effect", "effect.undo", "savepoint", "release", "rollback to":
 		return true
 	case "locks.store":
 		return false
 	}
-	return strings.HasPrefix(name, "locks.") || strings.HasPrefix(name, "records.")
+	of, _, _ := strings.Cut(name, ".")
+	return of == "locks" || of == "records" || of == "staged" || of == "operators"
+}
+
+// life is one process, from its start until it is killed.
+type life struct{ over atomic.Bool }
+
+type lifeKey struct{}
+
+// killed reports whether the process that sends a statement is dead: what is left of it in the bubble reaches nothing any more.
+func killed(ctx context.Context) bool {
+	l, is := ctx.Value(lifeKey{}).(*life)
+	return is && l.over.Load()
 }
 
 // ask asks the real SQLite, and remembers its answer.

@@ -1,15 +1,21 @@
-// Package simulation runs the clients of leases and of idempotent operations under a scheduler that draws everything from a seed:
+// Package simulation runs the clients of leases, of idempotent and of staged operations under a scheduler that draws everything from a seed:
 // which statement runs next, which loses its answer, how much time passes. The processes run in a bubble of testing/synctest, whose
-// clock is virtual. There are up to three, with two to four goroutines each, and two scenes:
+// clock is virtual. There are up to three, with two to four goroutines each, and three scenes:
 //
 //   - leases: each process has a [sqllock.Locker]; its goroutines take, hand over, batch, renew and release one or two locks.
 //   - flights: each process has an [idempotency.Store]; its goroutines call [idempotency.Do], [idempotency.DoTx],
 //     [idempotency.Store.Void] and [idempotency.Lookup] with one or two keys, and join each other's calls. A function succeeds, fails, rejects
 //     its operation, panics, takes its time, or sends its statement again after it has interrupted it.
+//   - staged: each process has a [staged.Runner]; its goroutines call Do, StartTx with and without Wait, Cancel, Complete, RunCompleter and
+//     Lookup with one or two keys. An operation books a row, calls a provider, and closes with another row; after a refusal it takes back
+//     the first. A seed has a call that parks, one that takes over or one that reconciles, with a Timeout or without, a Workflow.Undo or none,
+//     and three attempts or many. The provider answers late, refuses, did nothing, is not able to answer, or gets a request after its caller
+//     has its error; it honours keys or not. A process is killed, what it does then reaches nothing, and the next one begins.
 //
-// The database is a map that does what the statements of SQLite's leases and records do; for records it has transactions with
-// savepoints, and one writer at a time. TestStoreIsSQLite and TestRecordsAreSQLite compare it with SQLite, answer by answer
-// and row by row, and TestStoreIsEachEngine with the statements of each engine. Everything else in the processes is
+// The database is a map that does what the statements of SQLite's leases, records and staged operations do; but for leases it has
+// transactions with savepoints, and one writer at a time. TestStoreIsSQLite, TestRecordsAreSQLite and TestStagedIsSQLite compare it with
+// SQLite, answer by answer and row by row, and TestStoreIsEachEngine with each engine: the statements of leases and records, and whole calls
+// of staged operations, whose statements package staged tries on each engine (TestTransitions). Everything else in the processes is
 // the product: the scheduler sees what a driver sees.
 //
 // Whenever no goroutine can go on, the scheduler looks at the statements that wait, in an order that does not depend on
@@ -35,6 +41,19 @@
 //   - nobody gets the error, the panic or the end of the context of another call;
 //   - without faults every call succeeds;
 //   - when the faults are over, every call ends; then nothing is sent any more, no transaction is open, and no flight remains.
+//
+// And what package staged promises:
+//
+//   - an operation is paid at most once, under one key, and not when it was rejected or cancelled before; it has one end, which does not change,
+//     and says what was paid and booked; a rejected or cancelled one has neither;
+//   - a step that has ended keeps its result, has one row, and does not run again; an operation that has succeeded has each
+//     of its steps; one is not begun more often than it may;
+//   - each answer is what the rows say, one call says that it ended the operation, and StartTx has begun it if and only if it says so, or
+//     does not know;
+//   - unknown is the answer only if a COMMIT was not answered, and parked only where a call may not be asked about or repeated;
+//   - without faults every call succeeds;
+//   - when the faults are over, a completer ends every operation that is not parked; then no transaction is open, and no process keeps
+//     anything of one.
 //
 // A seed is ten schedules of a scene, one after the other, with the same processes. A violation prints its seed and what happened:
 //

@@ -35,6 +35,7 @@ func (w *world) drain() {
 			busy = busy || c.busy
 		}
 		switch {
+		case !busy && w.scene.more():
 		case !busy:
 			return
 		case waited > patience:

@@ -32,8 +32,12 @@ func (w *world) resolve(s *statement) {
 		w.strike(s, ended, how)
 		return
 	}
+	odds := w.odds
+	if s.conn.provider {
+		odds = 3
+	}
 	switch {
-	case s.ran, w.calm, w.rng.IntN(6) > 0:
+	case s.ran, w.calm, w.rng.IntN(odds) > 0:
 		w.strike(s, nil, answered)
 		return
 	case w.rng.IntN(4) == 0:

@@ -50,17 +50,7 @@ func (w *flights) fresh(s *statement) {
 // check checks, after each commit, that a key has at most one effect, and that one if and only if its record says so. It ends
 // the transactions of connections that were closed.
 func (w *flights) check() {
-	closed, leaked := w.gate.released()
-	for _, c := range closed {
-		if !c.cut && c.txn != nil {
-			_ = w.records.rollback(&c.session)
-		}
-	}
-	for _, c := range leaked {
-		if !c.cut && c.txn != nil {
-			w.violatef("a connection of process %d is in the pool again, with an open transaction", c.of.id)
-		}
-	}
+	w.swept()
 	w.watch()
 	if w.commits == w.records.commits {
 		return

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -28,17 +27,15 @@ const (
 
 // flights is the scene of idempotent operations: processes with a Store each.
 type flights struct {
-	*world
+	*database
 
-	records *records
 	stores  []*idempotency.Store[*tx]
 	clean   bool // no faults in this episode
 	keys    []string
 	made    map[int]*flight // by number, in this episode
 	running map[*caller]*flight
-	writing *conn // of the last write
-	commits int   // at the last check
-	effects int   // so far
+	commits int // at the last check
+	effects int // so far
 }
 
 // flight is one call.
@@ -74,7 +71,7 @@ const (
 )
 
 func flightScene(w *world) scene {
-	return &flights{world: w, records: newRecords(), running: map[*caller]*flight{}}
+	return &flights{database: &database{world: w, records: newRecords()}, running: map[*caller]*flight{}}
 }
 
 func (w *flights) open(t *testing.T, p int) {
@@ -146,12 +143,12 @@ func (w *flights) next(c *caller) func() {
 	s := w.stores[c.process]
 	return func() {
 		defer func() { f.panicked = recover() }()
-		w.perform(ctx, s, handles[c.process].db, f)
+		w.make(ctx, s, handles[c.process].db, f)
 	}
 }
 
-// perform makes a call.
-func (w *flights) perform(ctx context.Context, s *idempotency.Store[*tx], d *db, f *flight) {
+// make makes a call.
+func (w *flights) make(ctx context.Context, s *idempotency.Store[*tx], d *db, f *flight) {
 	switch f.call {
 	case do:
 		res, err := idempotency.Do(ctx, s, f.op, f.function)
@@ -217,79 +214,11 @@ func (w *flights) run(s *statement) (known bool) {
 	if s.name == "effect" && s.conn.txn != nil && s.conn.txn.begun {
 		w.fresh(s)
 	}
-	s.answer, known, s.err = w.records.run(&s.conn.session, s.name, s.text, s.args, micros(time.Now()))
-	if s.conn.txn != nil && s.conn.txn == w.records.writer {
-		w.writing = s.conn
-	}
-	return known
+	return w.perform(s)
 }
 
-// waits: SQLite has one writer, and a busy timeout.
-func (w *flights) waits(s *statement) bool {
-	return w.records.busy(&s.conn.session, s.name) && s.ctx.Err() == nil && time.Since(s.sent) < s.conn.timeout
-}
-
-// allows: only a COMMIT may arrive when its connection is lost. What else a transaction had on its way is rolled back, and SQLite
-// does not run a write whose connection is closed. Only what takes a lock finds the database busy.
-func (*flights) allows(s *statement, f fault) bool {
-	if f == refused {
-		return s.name != "rollback" && (writes(s.name) || s.conn.txn == nil) || s.name == "commit"
-	}
-	return s.conn.txn == nil && !writes(s.name) || s.name == "commit"
-}
-
-// struck: a transaction does not go on after an error of the connection. The server ends it now or later. SQLite may roll
-// back a transaction whose statement is interrupted.
-func (w *flights) struck(s *statement, err error) {
-	switch {
-	case err == errCut && s.name == "commit": //nolint:errorlint // it is ours
-		w.gate.doubt(s.ctx)
-		s.conn.cut = true
-		if s.conn.txn != nil && !w.coming(s) {
-			w.abandon(s.conn)
-		}
-	case s.conn.txn == nil:
-		s.conn.cut = w.rng.IntN(2) == 0
-	case err == errCut: //nolint:errorlint // it is ours
-		s.conn.cut = true
-		w.abandon(s.conn)
-	case w.rng.IntN(2) == 0:
-		w.note("interrupt", s.key())
-		_ = w.records.rollback(&s.conn.session)
-	}
-}
-
-// coming reports whether a COMMIT runs later.
-func (w *flights) coming(s *statement) bool {
-	return slices.ContainsFunc(w.late, func(l *statement) bool { return l.conn == s.conn })
-}
-
-// abandon ends the transaction of a lost connection, now or later.
-func (w *flights) abandon(c *conn) {
-	if w.rng.IntN(2) == 0 {
-		_ = w.records.rollback(&c.session)
-		return
-	}
-	w.late = append(w.late, &statement{conn: c, ctx: context.Background(), name: "rollback", text: "rollback"})
-}
-
-// cuts are the connections of open transactions on which nothing is sent.
-func (w *flights) cuts() (list []*conn) {
-	t := w.records.writer
-	w.gate.mu.Lock()
-	defer w.gate.mu.Unlock()
-	if c := w.writing; t != nil && c != nil && c.txn == t && !c.cut && !slices.ContainsFunc(w.gate.waiting, func(s *statement) bool { return s.conn == c }) {
-		list = append(list, c)
-	}
-	return list
-}
-
-func (w *flights) cut(c *conn) {
-	w.note("cut", c.of.id)
-	w.faults++
-	c.cut = true
-	w.abandon(c)
-}
-
+func (*flights) mortal() bool { return false }
+func (*flights) kill(int)     {}
+func (*flights) more() bool   { return false }
 func (w *flights) done() int  { return w.effects }
 func (*flights) close() error { return nil }

@@ -14,6 +14,7 @@ import (
 const (
 	rowLength     = 2 // of a lock's row: the kind and the key
 	attemptLength = 16
+	hashLength    = 32
 )
 
 // statement is a statement that waits for the scheduler.
@@ -39,8 +40,11 @@ func (s *statement) key() string {
 	if s.of == "" {
 		var rows []string
 		for _, a := range s.args {
-			if b, is := a.([]byte); is && len(b) > 0 && b[0] == 'l' && len(b) == rowLength {
+			switch b, _ := a.([]byte); {
+			case len(b) == rowLength && b[0] == 'l':
 				rows = append(rows, string(b[1:]))
+			case len(b) == hashLength && strings.HasPrefix(s.name, "staged."):
+				rows = append(rows, fmt.Sprintf("%x", b[:2]))
 			}
 		}
 		s.of = fmt.Sprintf("p%d %d %s%s", s.conn.of.id, callerOf(s.ctx), strings.TrimPrefix(s.name, "locks."), sortedOnce(rows))

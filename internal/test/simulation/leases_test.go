@@ -89,6 +89,9 @@ func (*leases) waits(*statement) bool         { return false }
 func (*leases) allows(*statement, fault) bool { return true }
 func (*leases) cuts() []*conn                 { return nil }
 func (*leases) cut(*conn)                     {}
+func (*leases) mortal() bool                  { return false }
+func (*leases) kill(int)                      {}
+func (*leases) more() bool                    { return false }
 func (w *leases) done() int                   { return w.grants }
 
 func (w *leases) struck(s *statement, _ error) { s.conn.cut = w.rng.IntN(2) == 0 }

@@ -175,13 +175,18 @@ func compareCommitted(t *testing.T, file *sql.DB, r *records) {
 	for _, row := range r.committed.rows {
 		got = append(got, row[1:])
 	}
+	for _, rows := range []map[string]record{r.committed.ops, r.committed.steps} {
+		for _, row := range rows {
+			got = append(got, row[1:])
+		}
+	}
 	for key, values := range r.committed.effects {
 		for _, v := range values {
 			got = append(got, []any{key, v})
 		}
 	}
 	var want [][]any
-	for _, query := range []string{`SELECT ` + recordColumns + ` FROM holdfast_records`, `SELECT k, v FROM effects`} {
+	for _, query := range []string{`SELECT ` + recordColumns + ` FROM holdfast_records`, `SELECT ` + opColumns + ` FROM holdfast_staged`, `SELECT ` + stepColumns + ` FROM holdfast_steps`, `SELECT k, v FROM effects`} {
 		rows, err := file.QueryContext(t.Context(), query)
 		if err != nil {
 			t.Fatal(err)

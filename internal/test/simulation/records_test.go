@@ -15,12 +15,25 @@ type records struct {
 	committed state
 	commits   int  // that wrote a row
 	writer    *txn // SQLite has one at a time
+	log       []logged
+	logs      bool // keep it
+}
+
+// logged is a statement that was run, to be run again.
+type logged struct {
+	session    *session
+	inTx       bool
+	name, text string
+	args       []any
+	now        int64
 }
 
 // state is what a transaction sees.
 type state struct {
 	rows    map[string]record  // by the hash of the key
 	effects map[string][]int64 // by key
+	ops     map[string]record  // staged operations, by the hash of the key
+	steps   map[string]record  // by hash and name
 	wrote   bool               // since it began, a row that was different
 }
 
@@ -79,18 +92,20 @@ type savepoint struct {
 }
 
 func newRecords() *records {
-	return &records{committed: state{rows: map[string]record{}, effects: map[string][]int64{}}}
+	return &records{committed: state{rows: map[string]record{}, effects: map[string][]int64{}, ops: map[string]record{}, steps: map[string]record{}}}
 }
 
-func (s *state) clone() state { return state{maps.Clone(s.rows), maps.Clone(s.effects), s.wrote} }
+func (s *state) clone() state {
+	return state{maps.Clone(s.rows), maps.Clone(s.effects), maps.Clone(s.ops), maps.Clone(s.steps), s.wrote}
+}
 
 // writes reports whether a statement needs the only write lock.
 func writes(name string) bool {
 	switch name {
-	case "records.claim", "records.renew", "records.finish", "effect":
+	case "records.claim", "records.renew", "records.finish", "effect", "effect.undo":
 		return true
 	}
-	return false
+	return stagedWrites[name]
 }
 
 // busy reports whether another connection has the write lock that a statement needs.
@@ -101,9 +116,15 @@ func (r *records) busy(c *session, name string) bool {
 // run runs a statement of records, with its arguments in the order of SQLite's question marks. known is false for another
 // statement.
 func (r *records) run(c *session, name, text string, args []any, now int64) (a answer, known bool, err error) {
+	if r.logs {
+		r.log = append(r.log, logged{c, c.txn != nil, name, text, slices.Clone(args), now})
+	}
 	switch name {
 	case "commit":
-		return a, true, r.commit(c)
+		if err = r.commit(c); r.logs && err == coded(531) { //nolint:errorlint // it is ours
+			r.log[len(r.log)-1].name = "rollback" // the hook is not there when it runs again
+		}
+		return a, true, err
 	case "rollback":
 		return a, true, r.rollback(c)
 	case "savepoint", "release", "rollback to":
@@ -122,8 +143,8 @@ func (r *records) run(c *session, name, text string, args []any, now int64) (a a
 	case writes(name) && r.writer != t && t.at != r.commits:
 		return a, true, coded(517) // its snapshot is older than a commit
 	}
-	if a, known = t.ask(name, text, args, now); !known || !writes(name) {
-		return a, known, nil
+	if a, known, err = t.ask(name, text, args, now); !known || !writes(name) || err != nil && c.txn == nil {
+		return a, known, err
 	}
 	if r.writer = t; c.txn == nil {
 		c.txn = t
@@ -131,42 +152,54 @@ func (r *records) run(c *session, name, text string, args []any, now int64) (a a
 			return answer{}, true, err
 		}
 	}
-	return a, true, nil
+	return a, true, err
 }
 
 // ask runs a statement on the state of its transaction.
-func (s *state) ask(name, text string, args []any, now int64) (a answer, known bool) {
+func (s *state) ask(name, text string, args []any, now int64) (a answer, known bool, err error) {
+	switch of, rest, _ := strings.Cut(name, "."); of {
+	case "staged":
+		return s.askStaged(rest, args, now)
+	case "operators":
+		return s.show(args, now), strings.Contains(text, "staged"), nil
+	}
 	switch update := strings.HasPrefix(text, "UPDATE"); name {
 	case "records.look", "records.lock":
-		return s.look(args, now), true
+		return s.look(args, now), true, nil
 	case "records.claim":
 		if update {
-			return answer{affected: int64(len(s.of(args[1])))}, true
+			return answer{affected: int64(len(s.of(args[1])))}, true, nil
 		}
 		return s.insert(record{
 			args[0], args[1], args[2], args[3], args[4], args[5], whole(args[6]), args[7], claimedState,
 			nil, nil, nil, now, nil, nil, nil, nil, nil, nil,
-		}), true
+		}), true, nil
 	case "records.renew":
-		return s.renew(args, now), true
+		return s.renew(args, now), true, nil
 	case "records.finish":
 		if update {
-			return s.finish(args, now), true
+			return s.finish(args, now), true, nil
 		}
 		return s.insert(record{
 			args[0], args[1], args[2], args[3], args[4], args[5], whole(args[6]), args[7], whole(args[8]),
 			args[9], args[10], args[11], now - as[int64](args[12]), now, after(now, args[13]), after(now, args[14]), args[15], args[16], args[17],
-		}), true
+		}), true, nil
 	case "effect":
 		key, value := as[string](args[0]), as[int64](args[1])
 		if slices.Contains(s.effects[key], value) {
-			return a, true
+			return a, true, nil
 		}
 		s.wrote = true
 		s.effects[key] = append(slices.Clip(s.effects[key]), value)
-		return answer{affected: 1}, true
+		return answer{affected: 1}, true, nil
+	case "effect.undo":
+		key := as[string](args[0])
+		a.affected = int64(len(s.effects[key]))
+		s.wrote = s.wrote || a.affected > 0
+		delete(s.effects, key)
+		return a, true, nil
 	}
-	return a, false
+	return a, false, nil
 }
 
 // of returns the row of a key, in a list of one or none.

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -323,6 +324,8 @@ func (r *read) Scan(dest ...any) error {
 
 func assign(dest, v any) error {
 	switch d := dest.(type) {
+	case sql.Scanner:
+		return d.Scan(v)
 	case *[]byte:
 		*d = nil
 		switch v := v.(type) {

@@ -24,6 +24,8 @@ const (
 
 // scene is what the processes of a world do, and the store that they use.
 type scene interface {
+	server
+
 	// open opens a process.
 	open(t *testing.T, process int)
 	// arm begins an episode on as many keys.
@@ -32,6 +34,24 @@ type scene interface {
 	next(c *caller) func()
 	// leaves reports whether a caller that waits may give up.
 	leaves(c *caller) bool
+	// mortal reports whether processes may be killed, and kill kills one, and opens the next.
+	mortal() bool
+	kill(process int)
+	// more begins what must follow when all calls have ended and there are no faults. It returns false if there is nothing.
+	more() bool
+	// ended checks the result of a call, check what must hold after each step, and rested what must hold when all calls
+	// have ended and time has passed.
+	ended(c *caller)
+	check()
+	rested()
+	// done counts what was granted or executed.
+	done() int
+	// close closes the processes.
+	close() error
+}
+
+// server is what runs the statements of a scene.
+type server interface {
 	// run runs a statement at the store. It returns false if it does not know the statement.
 	run(s *statement) (known bool)
 	// waits reports whether a statement waits at the store for another one.
@@ -43,15 +63,6 @@ type scene interface {
 	// cuts are the connections that may be cut although nothing is sent on them, and cut cuts one.
 	cuts() []*conn
 	cut(c *conn)
-	// ended checks the result of a call, check what must hold after each step, and rested what must hold when all calls
-	// have ended and time has passed.
-	ended(c *caller)
-	check()
-	rested()
-	// done counts what was granted or executed.
-	done() int
-	// close closes the processes.
-	close() error
 }
 
 // world is one schedule: what its seed draws, and what happens.
@@ -67,6 +78,9 @@ type world struct {
 	frozen    []time.Time // by process: its statements are not answered until then
 	late      []*statement
 	busy      int // errors of a busy database so far
+	steps     int // of the part with faults
+	odds      int // one statement in so many has a fault
+	haste     int // how much likelier a statement is than other things
 	calls     int
 
 	violation string
@@ -100,7 +114,7 @@ type call string
 
 // simulate runs the schedule of a seed.
 func simulate(t *testing.T, of func(*world) scene, seed uint64, traced bool) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 44)), ordinals: map[string]int{}, traced: traced, hash: 14695981039346656037}
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 44)), ordinals: map[string]int{}, steps: steps, odds: 6, haste: 1, traced: traced, hash: 14695981039346656037}
 	w.scene = of(w)
 	seedChance(seed)
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +172,7 @@ type choice struct {
 
 // fire lets things happen, also faults, until all calls are made or the schedule is long enough.
 func (w *world) fire() {
-	for range steps {
+	for range w.steps {
 		w.settle()
 		if w.violation != "" || !slices.ContainsFunc(w.callers, func(c *caller) bool { return c.busy || c.left > 0 || c.owes }) {
 			return
@@ -182,15 +196,19 @@ func (w *world) choose() {
 	ready, cuts := w.ready(), w.scene.cuts()
 	options := [...]choice{
 		{6 * min(len(starts), 3), func() { w.start(pick(w, starts)) }},
-		{12 * min(len(ready), 2), func() { w.resolve(pick(w, ready)) }},
+		{12 * w.haste * min(len(ready), 2), func() { w.resolve(pick(w, ready)) }},
 		{min(len(cancels), 1), func() { w.giveUp(pick(w, cancels)) }},
 		{2 * min(len(w.late), 1), func() { w.runLate(w.rng.IntN(len(w.late))) }},
 		{4, w.pass},
 		{1, w.freeze},
 		{min(len(cuts), 1), func() { w.scene.cut(pick(w, cuts)) }},
+		{0, func() { w.scene.kill(w.rng.IntN(w.processes)) }},
+	}
+	if w.scene.mortal() {
+		options[7].weight = 1
 	}
 	if w.calm {
-		options[5].weight, options[6].weight = 0, 0
+		options[5].weight, options[6].weight, options[7].weight = 0, 0, 0
 		if len(ready) > 0 {
 			options[4].weight = 0
 		}
