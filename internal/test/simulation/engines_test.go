@@ -161,9 +161,11 @@ func (a alone) Query(ctx context.Context, text string, args ...any) (core.Rows, 
 
 // TestStoreIsEachEngine runs sequences of statements on the stores and on each engine.
 func TestStoreIsEachEngine(t *testing.T) {
+	ofStaged, _ := stagedOnStore(t)
 	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
 		sameLeases(e)
 		sameRecords(e)
+		sameStaged(e, ofStaged)
 	})
 }
 
