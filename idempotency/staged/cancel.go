@@ -68,6 +68,7 @@ func (s *Runner[Req, Res, Tx]) cancel(ctx context.Context, c *cancelling[Tx], re
 	}
 	var late *idempotency.TooLateError
 	err = s.transitions.Write(ctx, func(ctx context.Context, tx Tx, q core.Querier) (err error) {
+		late = nil // of a transaction before, whose commit is not known
 		o, err = s.transitions.cancel(ctx, tx, q, c)
 		if errors.As(err, &late) { // there is nothing to roll back
 			return nil
