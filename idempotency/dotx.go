@@ -64,7 +64,7 @@ func DoTx[T, Tx any](ctx context.Context, s *Store[Tx], tx Tx, op Op, fn func(ct
 		clean := s.abandon(ctx, tx)
 		return res, once.Unstored[*Rejection](s.blocked(ctx, j.p, s.explainTx(err, clean)))
 	}
-	if j.similar != nil && outcome == Executed && r.state == succeeded {
+	if j.similar != nil && r.state == succeeded {
 		j.similar.executed(ctx)
 	}
 	res, err = traced[T](s, c, r, outcome, &span)

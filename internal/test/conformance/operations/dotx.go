@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ func DoTx[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"TxLivesWithTheCaller":       txLivesWithTheCaller[Tx],
 		"TxRejectionKeepsTheVerdict": txRejectionKeepsTheVerdict[Tx],
 		"TxErrorRollsBack":           txErrorRollsBack[Tx],
+		"TxPanicRollsBack":           txPanicRollsBack[Tx],
 		"TxWaitsAndIsBounded":        txWaitsAndIsBounded[Tx],
 		"TxOldSnapshot":              txOldSnapshot[Tx],
 		"TxKeyExpires":               txKeyExpires[Tx],
@@ -103,6 +106,29 @@ func txErrorRollsBack[Tx any](e *env[Tx]) {
 	e.WantRolledBack(tx)
 	if n := e.Effects("a") + e.Int(`SELECT COUNT(*) FROM holdfast_records`); n != 0 {
 		e.Errorf("%d rows were left behind", n)
+	}
+}
+
+// txPanicRollsBack has a function panic, and one end its goroutine, after their effects: a caller that recovers and
+// commits would commit an effect without its record.
+func txPanicRollsBack[Tx any](e *env[Tx]) {
+	s := e.Store(idempotency.Options{})
+	for key, end := range map[string]func(){"panic": func() { panic("boom") }, "goexit": runtime.Goexit} {
+		tx := e.BeginTx(sql.LevelDefault)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			defer func() { _ = recover() }()
+			_, _ = idempotency.DoTx(e.Ctx, s, tx, conformance.Op(key), func(ctx context.Context, tx Tx) (string, error) {
+				e.Check(e.Effect(ctx, tx, key))
+				end()
+				return "", nil
+			})
+		})
+		wg.Wait()
+		e.WantRolledBack(tx)
+		if n := e.Effects(key) + e.Int(`SELECT COUNT(*) FROM holdfast_records`); n != 0 {
+			e.Errorf("%s: %d rows were left behind", key, n)
+		}
 	}
 }
 
