@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -290,96 +289,6 @@ func (o *opsFlags) describe(cmd *cobra.Command, op *staged.Operation) string {
 		rows = append(rows, []string{i.Action, fmt.Sprintf("by %s %s: %s", text(i.By), moment(i.At), text(i.Reason))})
 	}
 	return o.table(cmd, "", "WHAT IS", rows)
-}
-
-func newOpsResolve(o *opsFlags) *cobra.Command {
-	var r refFlags
-	var who whoFlags
-	var as, result, code, message string
-	var propose proposeFlags
-	var yes bool
-	cmd := &cobra.Command{
-		Use: "resolve", Short: "Settle an operation whose outcome is unknown, once you know it", Args: noArgs,
-		Long: "Settle an operation whose outcome is unknown. --as says how:\n\n" +
-			"  step-done      its outside call was made; --result is what it returned, in JSON\n" +
-			"                 (holdfast ops show says of which type); also instead of a result\n" +
-			"                 that the program could not read\n" +
-			"  step-not-done  it was not made: the operation makes it\n" +
-			"  step-rejected  the provider refused for good (--code, --message)\n" +
-			"  resume         go on with an operation that is parked at no step, or at one whose\n" +
-			"                 result the program could not read, with a program that reads it\n" +
-			"  succeeded      end it with --result, in JSON\n" +
-			"  rejected       end it with --code and --message\n" +
-			"  free           forget the record of a Do that committed without a result\n\n" +
-			"Where a mistake loses work or money for good (step-not-done, succeeded, rejected, free), it\n" +
-			"first says what it would do, what would not run and what would stay reserved, and wants --yes.\n",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ref, err := r.ref()
-			if err != nil {
-				return err
-			}
-			resolution, err := resolutionOf(as, result, code, message)
-			if err != nil {
-				return err
-			}
-			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
-				if propose.only {
-					p, err := ops.Propose(ctx, ref, resolution, who.Actor, propose.options())
-					return proposed(o.flags, cmd, p, err)
-				}
-				if !yes && operators.Hazardous(as) {
-					if err := o.unsure(ctx, ops, ref, as); err != nil {
-						return err
-					}
-				}
-				if err := ops.Resolve(ctx, ref, resolution, who.Actor); err != nil {
-					return err
-				}
-				op, err := ops.Show(ctx, ref)
-				if errors.Is(err, staged.ErrNotFound) { // it was freed
-					return o.answer(cmd, struct {
-						State string `json:"state"`
-					}{"free"}, "free\n")
-				}
-				if err != nil {
-					return err
-				}
-				return o.answer(cmd, operationOf(op), op.State.String()+"\n")
-			})
-		},
-	}
-	r.add(cmd)
-	who.add(cmd)
-	propose.add(cmd)
-	flags := cmd.Flags()
-	oneOf(cmd, &as, "as", "", "how (required)", resolutions...)
-	flags.StringVar(&result, "result", "", "what was returned, in JSON")
-	flags.StringVar(&code, "code", "", "code of the rejection")
-	flags.StringVar(&message, "message", "", "message of the rejection")
-	flags.BoolVar(&yes, "yes", false, "yes, what it says that it does is right")
-	_ = cmd.MarkFlagRequired("as") // the flag exists
-	return cmd
-}
-
-// resolutions are the values of --as.
-var resolutions = []string{
-	"step-done\tits outside call was made", "step-not-done\tit was not made: make it",
-	"step-rejected\tthe provider refused for good", "resume\tgo on, parked at no step", "succeeded\tend it with a result",
-	"rejected\tend it with a code", "free\tforget the record of a Do",
-}
-
-// resolutionOf converts errors to messages that name the flags.
-func resolutionOf(as, result, code, message string) (operators.Resolution, error) {
-	r, err := operators.ParseResolution(as, result, code, message)
-	switch {
-	case errors.Is(err, operators.ErrChoice):
-		err = unknownChoice("--as", as, resolutions)
-	case errors.Is(err, operators.ErrNoCode):
-		err = usage("say why it was rejected: --code, and --message for people")
-	case err != nil:
-		err = usage("--result: %v", err)
-	}
-	return r, err
 }
 
 func newOpsErase(o *opsFlags) *cobra.Command {

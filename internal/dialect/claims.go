@@ -12,6 +12,39 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
+// Lost is the insert id that a lost claim sets on MySQL and MariaDB, when the row already
+// exists. The number of affected rows would be ambiguous with clientFoundRows.
+const Lost = 1<<62 + 1
+
+// Verdict says how the result of a claim statement shows whether it won.
+type Verdict int
+
+const (
+	// ByAffected: the claim won if it affected one row.
+	ByAffected Verdict = iota
+	// ByInsertID: the statement sets LAST_INSERT_ID to Lost if the claim lost.
+	ByInsertID
+	// ByDuplicate: the claim lost if it failed with class Duplicate, and won if it succeeded.
+	// The transaction continues in both cases.
+	ByDuplicate
+	// ByUnaffected: the claim won if it affected no row.
+	ByUnaffected
+)
+
+// Won reports whether a claim won that returned r and no error.
+func (v Verdict) Won(r core.Result) bool {
+	switch v {
+	case ByInsertID:
+		return r.InsertID != Lost
+	case ByDuplicate:
+		return true
+	case ByUnaffected:
+		return r.Affected == 0
+	default:
+		return r.Affected == 1
+	}
+}
+
 // noWait is how long a claim that does not wait may take on PostgreSQL and SQLite: long enough
 // for the engine's own short locks, too short for a transaction.
 const noWait = 20 * time.Millisecond

@@ -189,50 +189,6 @@ type Fence struct {
 	Veto func(driverConn any, forbidden func() bool, lost func()) (remove func(driverConn any), err error)
 }
 
-// Setting is a temporary session setting. Before changes it and After restores it. If the
-// engine does not keep the old value, Remember reads it and After contains it as {was}.
-type Setting struct {
-	Remember string
-	Before   func(lockTimeout time.Duration) string
-	After    string
-	// Local: the statements cannot wait, so they need no context that ends. Some drivers start a
-	// goroutine for each statement with one.
-	Local bool
-}
-
-// Verdict says how the result of a claim statement shows whether it won.
-type Verdict int
-
-const (
-	// ByAffected: the claim won if it affected one row.
-	ByAffected Verdict = iota
-	// ByInsertID: the statement sets LAST_INSERT_ID to Lost if the claim lost.
-	ByInsertID
-	// ByDuplicate: the claim lost if it failed with class Duplicate, and won if it succeeded.
-	// The transaction continues in both cases.
-	ByDuplicate
-	// ByUnaffected: the claim won if it affected no row.
-	ByUnaffected
-)
-
-// Won reports whether a claim won that returned r and no error.
-func (v Verdict) Won(r core.Result) bool {
-	switch v {
-	case ByInsertID:
-		return r.InsertID != Lost
-	case ByDuplicate:
-		return true
-	case ByUnaffected:
-		return r.Affected == 0
-	default:
-		return r.Affected == 1
-	}
-}
-
-// Lost is the insert id that a lost claim sets on MySQL and MariaDB, when the row already
-// exists. The number of affected rows would be ambiguous with clientFoundRows.
-const Lost = 1<<62 + 1
-
 // Records is the SQL of the idempotency records. {records} is the table, {now} the clock and $0
 // the owner. Parameters in order:
 //

@@ -8,6 +8,17 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
+// Setting is a temporary session setting. Before changes it and After restores it. If the
+// engine does not keep the old value, Remember reads it and After contains it as {was}.
+type Setting struct {
+	Remember string
+	Before   func(lockTimeout time.Duration) string
+	After    string
+	// Local: the statements cannot wait, so they need no context that ends. Some drivers start a
+	// goroutine for each statement with one.
+	Local bool
+}
+
 // Change applies the setting on q. It returns the statement that restores it, empty if nothing
 // was changed.
 func (s Setting) Change(ctx context.Context, q core.Querier, lockTimeout time.Duration) (undo core.Stmt, err error) {
