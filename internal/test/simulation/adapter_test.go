@@ -73,6 +73,7 @@ type adapter struct {
 	real  *sql.DB // while the handle is opened
 	world *world  // of the schedule that runs
 	same  byte    // its address stands for every connection, so each is admitted already
+	life  *life   // of a process that may be killed whatever it does, not only in some calls
 }
 
 var _ core.Adapter[*tx] = (*adapter)(nil)
@@ -160,10 +161,10 @@ func (c *conn) end(ctx context.Context, t *tx, how string) error {
 	switch c.of.world.gate.see(); {
 	case t.done:
 		return sql.ErrTxDone
-	case (c.cut || killed(ctx)) && how == "commit":
+	case (c.cut || c.killed(ctx)) && how == "commit":
 		c.of.world.gate.doubt(ctx)
 	}
-	if t.done = true; c.cut || killed(ctx) {
+	if t.done = true; c.cut || c.killed(ctx) {
 		return errCut
 	}
 	_, err := c.of.world.send(&statement{conn: c, ctx: context.WithoutCancel(ctx), name: how, text: how})
@@ -217,7 +218,7 @@ func (c *conn) send(ctx context.Context, text string, args []any) (answer, error
 		return c.ask(ctx, text, args)
 	}
 	switch c.of.world.gate.see(); {
-	case c.cut, killed(ctx):
+	case c.cut, c.killed(ctx):
 		return answer{}, errCut
 	case ctx.Err() != nil:
 		return answer{}, context.Cause(ctx)
@@ -260,6 +261,10 @@ type lifeKey struct{}
 func killed(ctx context.Context) bool {
 	l, is := ctx.Value(lifeKey{}).(*life)
 	return is && l.over.Load()
+}
+
+func (c *conn) killed(ctx context.Context) bool {
+	return killed(ctx) || c.of.life != nil && c.of.life.over.Load()
 }
 
 // ask asks the real SQLite, and remembers its answer.

@@ -11,7 +11,8 @@ type database struct {
 	*world
 
 	records *records
-	writing *conn // of the last write
+	writing *conn         // of the last write
+	timeout time.Duration // of a wait for the write lock, where the connection has not been told another
 }
 
 // perform runs a statement.
@@ -45,7 +46,7 @@ func (w *database) swept() {
 
 // waits: SQLite has one writer, and a busy timeout.
 func (w *database) waits(s *statement) bool {
-	return w.records.busy(&s.conn.session, s.name) && s.ctx.Err() == nil && time.Since(s.sent) < s.conn.timeout
+	return w.records.busy(&s.conn.session, s.name) && s.ctx.Err() == nil && time.Since(s.sent) < max(s.conn.timeout, w.timeout)
 }
 
 // allows: only a COMMIT may arrive when its connection is lost. What else a transaction had on its way is rolled back, and SQLite
@@ -108,4 +109,26 @@ func (w *database) cut(c *conn) {
 	w.faults++
 	c.cut = true
 	w.abandon(c)
+}
+
+// die ends a process: each statement that is its, which has been sent, arrives or not.
+func (w *database) die(p int, dead *life, its func(*statement) bool) {
+	w.note("kill", p)
+	w.faults++
+	dead.over.Store(true)
+	for _, s := range w.ready() {
+		if its(s) {
+			w.strike(s, errCut, []fault{lost, failed, later}[w.rng.IntN(3)])
+		}
+	}
+	for _, c := range w.cuts() {
+		if c.of.id == p {
+			w.cut(c)
+		}
+	}
+	for _, c := range w.callers {
+		if c.process == p && c.busy {
+			c.cancel()
+		}
+	}
 }

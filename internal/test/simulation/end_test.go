@@ -38,8 +38,8 @@ func (w *world) drain() {
 		case !busy && w.scene.more():
 		case !busy:
 			return
-		case waited > patience:
-			w.violatef("calls wait for %v although nothing can keep them: %s", patience, w.waitingCalls())
+		case waited > w.patience:
+			w.violatef("calls wait for %v although nothing can keep them: %s", w.patience, w.waitingCalls())
 		}
 		w.sleep(1)
 		waited += tick

@@ -166,6 +166,7 @@ func TestStoreIsEachEngine(t *testing.T) {
 		sameLeases(e)
 		sameRecords(e)
 		sameStaged(e, ofStaged)
+		sameTickets(e)
 	})
 }
 

@@ -61,6 +61,9 @@ func (w *world) strike(s *statement, err error, how fault) {
 		}
 		w.answer(s, nil)
 		return
+	}
+	w.losses++
+	switch {
 	case how == lost, s.ran:
 		w.note("lose the answer", s.key())
 		if !s.ran {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	rowLength     = 2 // of a lock's row: the kind and the key
+	rowLength     = 2 // of a lock's row, or a line's: the kind and the key
 	attemptLength = 16
 	hashLength    = 32
 )
@@ -41,7 +41,7 @@ func (s *statement) key() string {
 		var rows []string
 		for _, a := range s.args {
 			switch b, _ := a.([]byte); {
-			case len(b) == rowLength && b[0] == 'l':
+			case len(b) == rowLength && strings.HasPrefix(s.name, "locks."):
 				rows = append(rows, string(b[1:]))
 			case len(b) == hashLength && strings.HasPrefix(s.name, "staged."):
 				rows = append(rows, fmt.Sprintf("%x", b[:2]))

@@ -100,12 +100,6 @@ func (w *leases) check() {
 	}
 }
 
-// trusts reports whether a caller has a lease whose context has not ended. While Acquire runs it has none.
-func (w *leases) trusts(c *caller) bool {
-	h := w.held[c]
-	return c.owes && h.lease.Context().Err() == nil
-}
-
 // rested checks that no lock is held.
 func (w *leases) rested() {
 	for name, r := range w.store.rows {
@@ -113,13 +107,4 @@ func (w *leases) rested() {
 			w.violatef("%s is held for %d µs, and no caller has it", name, r.left(micros(time.Now())))
 		}
 	}
-}
-
-func (w *leases) close() error {
-	for _, l := range w.lockers {
-		if err := l.Close(context.Background()); err != nil {
-			return err
-		}
-	}
-	return nil
 }

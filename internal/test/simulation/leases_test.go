@@ -1,8 +1,6 @@
 package simulation
 
 import (
-	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -23,32 +21,18 @@ const (
 // leases is the scene of leases: processes with a Locker each.
 type leases struct {
 	*world
+	lockers
 
-	store   *store
-	lockers []*locker
-	keys    []string
-	held    map[*caller]*holding
-	tokens  map[string]int64 // the last by key
-	grants  int
-}
-
-// holding is what a caller has.
-type holding struct {
-	lease *lease
-	live  bool // the lease's context had not ended when Release was called
+	store  *store
+	keys   []string
+	tokens map[string]int64 // the last by key
 }
 
 func leaseScene(w *world) scene {
-	return &leases{world: w, store: newStore(), held: map[*caller]*holding{}, tokens: map[string]int64{}}
+	return &leases{world: w, lockers: newLockers(w), store: newStore(), tokens: map[string]int64{}}
 }
 
-func (w *leases) open(t *testing.T, p int) {
-	l, err := sqllock.New(t.Context(), handles[p].db, sqllock.Options{TTL: ttl, Margin: margin, Holder: fmt.Sprint("p", p)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.lockers = append(w.lockers, l)
-}
+func (w *leases) open(t *testing.T, p int) { w.lockers.open(t, p) }
 
 func (w *leases) arm(keys int) { w.keys = []string{"a", "b"}[:keys] }
 
@@ -57,25 +41,19 @@ func (w *leases) leaves(c *caller) bool { return c.call == acquire }
 // next begins the release of what the caller has, or an acquisition.
 func (w *leases) next(c *caller) func() {
 	if c.owes {
-		h := w.held[c]
-		c.call, h.live = release, h.lease.Context().Err() == nil
-		w.note("release", c.id, c.key)
-		return func() { c.err = h.lease.Release(context.WithValue(context.Background(), callerKey{}, c.id)) }
+		return w.releases(c)
 	}
-	l := w.lockers[c.process]
+	l := w.all[c.process]
 	c.call, c.key = acquire, pick(w.world, w.keys)
 	if w.rng.IntN(4) == 0 {
 		c.call = tryAcquire
 	}
 	opts := sqllock.AcquireOptions{NoRenewal: w.rng.IntN(8) == 0}
-	c.ctx, c.cancel = context.WithCancel(context.WithValue(context.Background(), callerKey{}, c.id))
 	f := l.Acquire
 	if c.call == tryAcquire {
 		f = l.TryAcquire
 	}
-	w.note(string(c.call), c.id, c.key)
-	h := &holding{}
-	w.held[c] = h
+	h := w.begins(c)
 	return func() { h.lease, c.err = f(c.ctx, c.key, opts) }
 }
 
@@ -92,6 +70,5 @@ func (*leases) cut(*conn)                     {}
 func (*leases) mortal() bool                  { return false }
 func (*leases) kill(int)                      {}
 func (*leases) more() bool                    { return false }
-func (w *leases) done() int                   { return w.grants }
 
 func (w *leases) struck(s *statement, _ error) { s.conn.cut = w.rng.IntN(2) == 0 }

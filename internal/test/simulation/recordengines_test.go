@@ -48,6 +48,9 @@ func (b *twice) ask(ctx context.Context, name, text string, args []any, write bo
 	if code != dialect.SQLiteCode(failed) || (err == nil) != (failed == nil) {
 		b.t.Errorf("%s\n%v: %v, and of the store %v", text, args, err, failed)
 	}
+	if strings.Contains(text, "RETURNING ") { // it is a query
+		want.affected = got.affected
+	}
 	if w, g := sortedRows(want.rows), sortedRows(got.rows); want.affected != got.affected || !slices.Equal(w, g) {
 		b.t.Errorf("%s\n%v: %d %v, and of the store %d %v", text, args, want.affected, w, got.affected, g)
 	}
@@ -55,7 +58,7 @@ func (b *twice) ask(ctx context.Context, name, text string, args []any, write bo
 }
 
 func (b *twice) askSQLite(ctx context.Context, text string, args []any, write bool) (a answer, err error) {
-	if !write {
+	if !write || strings.Contains(text, "RETURNING ") {
 		rows, err := b.real.QueryContext(ctx, text, args...)
 		if err != nil {
 			return a, err
@@ -180,13 +183,19 @@ func compareCommitted(t *testing.T, file *sql.DB, r *records) {
 			got = append(got, row[1:])
 		}
 	}
+	for _, row := range r.committed.anchors {
+		got = append(got, append(slices.Clone(row[1:]), nil, ""))
+	}
+	for _, row := range r.committed.tickets {
+		got = append(got, row[1:])
+	}
 	for key, values := range r.committed.effects {
 		for _, v := range values {
 			got = append(got, []any{key, v})
 		}
 	}
 	var want [][]any
-	for _, query := range []string{`SELECT ` + recordColumns + ` FROM holdfast_records`, `SELECT ` + opColumns + ` FROM holdfast_staged`, `SELECT ` + stepColumns + ` FROM holdfast_steps`, `SELECT k, v FROM effects`} {
+	for _, query := range []string{`SELECT ` + recordColumns + ` FROM holdfast_records`, `SELECT ` + opColumns + ` FROM holdfast_staged`, `SELECT ` + stepColumns + ` FROM holdfast_steps`, `SELECT k, v FROM effects`, `SELECT name, token, expires_at, attempt, holder FROM holdfast_locks`, `SELECT ` + ticketColumns + ` FROM holdfast_tickets`} {
 		rows, err := file.QueryContext(t.Context(), query)
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 )
 
 // records is what the statements of SQLite's records do to their table, and an effect to its own, in memory and on a clock that the
-// caller gives. TestRecordsAreSQLite compares it with SQLite, statement by statement, and TestStoreIsEachEngine with the statements
+// caller gives; and those of staged operations and of tickets to theirs. TestRecordsAreSQLite compares it with SQLite, statement by statement, and TestStoreIsEachEngine with the statements
 // of each engine.
 type records struct {
 	committed state
@@ -34,6 +34,8 @@ type state struct {
 	effects map[string][]int64 // by key
 	ops     map[string]record  // staged operations, by the hash of the key
 	steps   map[string]record  // by hash and name
+	anchors map[string]record  // of lines, by name
+	tickets []record           // in the order of their tokens
 	wrote   bool               // since it began, a row that was different
 }
 
@@ -92,11 +94,11 @@ type savepoint struct {
 }
 
 func newRecords() *records {
-	return &records{committed: state{rows: map[string]record{}, effects: map[string][]int64{}, ops: map[string]record{}, steps: map[string]record{}}}
+	return &records{committed: state{rows: map[string]record{}, effects: map[string][]int64{}, ops: map[string]record{}, steps: map[string]record{}, anchors: map[string]record{}}}
 }
 
 func (s *state) clone() state {
-	return state{maps.Clone(s.rows), maps.Clone(s.effects), maps.Clone(s.ops), maps.Clone(s.steps), s.wrote}
+	return state{maps.Clone(s.rows), maps.Clone(s.effects), maps.Clone(s.ops), maps.Clone(s.steps), maps.Clone(s.anchors), s.tickets, s.wrote}
 }
 
 // writes reports whether a statement needs the only write lock.
@@ -105,7 +107,7 @@ func writes(name string) bool {
 	case "records.claim", "records.renew", "records.finish", "effect", "effect.undo":
 		return true
 	}
-	return stagedWrites[name]
+	return stagedWrites[name] || ticketWrites[name]
 }
 
 // busy reports whether another connection has the write lock that a statement needs.
@@ -160,6 +162,9 @@ func (s *state) ask(name, text string, args []any, now int64) (a answer, known b
 	switch of, rest, _ := strings.Cut(name, "."); of {
 	case "staged":
 		return s.askStaged(rest, args, now)
+	case "locks":
+		a, known = s.askTickets(rest, text, args, now)
+		return a, known, nil
 	case "operators":
 		return s.show(args, now), strings.Contains(text, "staged"), nil
 	}

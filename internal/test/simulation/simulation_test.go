@@ -13,7 +13,7 @@ import (
 
 var (
 	seed      = flag.Uint64("seed", 1, "the first seed; 0 is the clock")
-	schedules = flag.Int("schedules", 0, "how many schedules of each scene run, ten for each seed; 0 is 1600, and 400 of staged, whose schedules are longer")
+	schedules = flag.Int("schedules", 0, "how many schedules of each scene run, ten for each seed; 0 is 1600, and 400 of staged and of tickets, whose schedules are longer")
 	duration  = flag.Duration("duration", 0, "for how long schedules of each scene run, instead of their number; TestExact and TestPlanted run only if it is given")
 )
 
@@ -28,7 +28,7 @@ func each(t *testing.T, scene string, f func(seed uint64) bool) (runs int, took 
 	}
 	switch {
 	case want > 0:
-	case scene == "staged":
+	case scene == "staged", scene == "tickets":
 		want = 400
 	default:
 		want = 1600
@@ -50,7 +50,7 @@ func each(t *testing.T, scene string, f func(seed uint64) bool) (runs int, took 
 }
 
 // scenes are the worlds that are simulated.
-var scenes = map[string]func(*world) scene{"leases": leaseScene, "flights": flightScene, "staged": newStagedScene}
+var scenes = map[string]func(*world) scene{"leases": leaseScene, "flights": flightScene, "staged": newStagedScene, "tickets": ticketScene}
 
 // TestSchedules runs schedules of each scene, and checks what its package promises.
 func TestSchedules(t *testing.T) {

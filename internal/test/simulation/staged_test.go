@@ -170,25 +170,7 @@ func (*stagedScene) mortal() bool        { return true }
 
 // kill ends a process: what it has sent arrives, or not, and what it does then reaches nothing.
 func (w *stagedScene) kill(p int) {
-	w.note("kill", p)
-	w.faults++
-	dead := w.lives[p]
-	dead.over.Store(true)
-	for _, s := range w.ready() {
-		if s.ctx.Value(lifeKey{}) == any(dead) {
-			w.strike(s, errCut, []fault{lost, failed, later}[w.rng.IntN(3)])
-		}
-	}
-	for _, c := range w.cuts() {
-		if c.of.id == p {
-			w.cut(c)
-		}
-	}
-	for _, c := range w.callers {
-		if c.process == p && c.busy {
-			c.cancel()
-		}
-	}
+	w.die(p, w.lives[p], func(s *statement) bool { return s.ctx.Value(lifeKey{}) == any(w.lives[p]) })
 	w.open(w.t, p)
 	w.frozen[p] = time.Now().Add(time.Duration(w.rng.IntN(20)) * tick)
 }

@@ -35,17 +35,7 @@ func TestStagedIsSQLite(t *testing.T) {
 			t.Errorf("no statement had the code %d: %v", code, codes)
 		}
 	}
-	for seed := uint64(1); seed <= 6; seed++ {
-		w := simulate(t, loggedScene, seed, false)
-		if w.violation != "" {
-			w.explain(t, newStagedScene)
-			return
-		}
-		runs += again(t, file, w.scene.(*stagedScene).records.log, names, codes)
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
-	}
+	runs += simulateAgain(t, file, 6, newStagedScene, func(s scene) *records { return s.(*stagedScene).records }, names, codes)
 	t.Logf("staged statements=%d kinds=%d codes=%v", runs, len(names), codes)
 }
 
@@ -77,11 +67,30 @@ func contended(t *testing.T, log []logged) (list []logged) {
 	return append(list, logged{name: "forget all"})
 }
 
-// loggedScene keeps what it runs.
-func loggedScene(w *world) scene {
-	s := newStagedScene(w)
-	s.(*stagedScene).records.logs = true
-	return s
+// simulateAgain runs the statements of some seeds again.
+func simulateAgain(t *testing.T, file *sql.DB, seeds int, of func(*world) scene, records func(scene) *records, names map[string]int, codes map[int]int) (runs int) {
+	t.Helper()
+	for seed := range seeds {
+		w := simulate(t, logging(of, records), uint64(seed+1), false)
+		if w.violation != "" {
+			w.explain(t, of)
+			t.FailNow()
+		}
+		runs += again(t, file, append([]logged{{name: "forget all"}}, records(w.scene).log...), names, codes)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed+1)
+		}
+	}
+	return runs
+}
+
+// logging keeps what a scene runs.
+func logging(of func(*world) scene, into func(scene) *records) func(*world) scene {
+	return func(w *world) scene {
+		s := of(w)
+		into(s).logs = true
+		return s
+	}
 }
 
 // again runs statements again.
@@ -107,7 +116,7 @@ func again(t *testing.T, file *sql.DB, log []logged, names map[string]int, codes
 		}
 		if l.name == "forget all" {
 			r.committed = newRecords().committed
-			for _, table := range []string{"holdfast_staged", "holdfast_steps", "effects"} {
+			for _, table := range []string{"holdfast_staged", "holdfast_steps", "holdfast_locks", "holdfast_tickets", "effects"} {
 				if _, err := file.ExecContext(t.Context(), `DELETE FROM `+table); err != nil {
 					t.Fatal(err)
 				}

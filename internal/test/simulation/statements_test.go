@@ -28,14 +28,18 @@ func quoted(name string) string { return `"holdfast_` + name + `"` }
 // names are the locks of the sequences, of one owner.
 var names = func() (list []lockname.Name) {
 	for _, key := range []string{"a", "b", "c"} {
-		n, err := lockname.Of(lockname.Lease, core.Owner{ID: "o"}, key)
-		if err != nil {
-			panic(err)
-		}
-		list = append(list, n)
+		list = append(list, nameOf(lockname.Lease, key))
 	}
 	return list
 }()
+
+func nameOf(k lockname.Kind, key string) lockname.Name {
+	n, err := lockname.Of(k, core.Owner{ID: "o"}, key)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
 
 // statements are those of an engine, by process.
 type statements struct {

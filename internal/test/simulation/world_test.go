@@ -91,6 +91,8 @@ type world struct {
 	ordinals  map[string]int // attempts, in the order in which the scheduler saw them
 	faults    int
 	settled   int // calls that have ended
+	losses    int // statements that got an error, or no answer
+	patience  time.Duration
 }
 
 // caller is one goroutine of a process.
@@ -112,10 +114,16 @@ type caller struct {
 
 type call string
 
+func newWorld(of func(*world) scene, seed uint64) *world {
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 44)), ordinals: map[string]int{}, steps: steps, patience: patience, odds: 6, haste: 1, hash: 14695981039346656037}
+	w.scene = of(w)
+	return w
+}
+
 // simulate runs the schedule of a seed.
 func simulate(t *testing.T, of func(*world) scene, seed uint64, traced bool) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 44)), ordinals: map[string]int{}, steps: steps, odds: 6, haste: 1, traced: traced, hash: 14695981039346656037}
-	w.scene = of(w)
+	w := newWorld(of, seed)
+	w.traced = traced
 	seedChance(seed)
 	synctest.Test(t, func(t *testing.T) {
 		w.begin(t)
@@ -149,9 +157,7 @@ func (w *world) arm() {
 func (w *world) begin(t *testing.T) {
 	w.processes = 1 + w.rng.IntN(8)/3
 	for p := range w.processes {
-		handles[p].world = w
-		w.scene.open(t, p)
-		w.frozen = append(w.frozen, time.Time{})
+		w.open(t, p)
 		for range 2 + w.rng.IntN(3) {
 			c := &caller{id: len(w.callers), process: p, do: make(chan func())}
 			w.callers = append(w.callers, c)
@@ -162,6 +168,13 @@ func (w *world) begin(t *testing.T) {
 			}()
 		}
 	}
+}
+
+// open opens a process.
+func (w *world) open(t *testing.T, p int) {
+	handles[p].world, handles[p].life = w, nil
+	w.scene.open(t, p)
+	w.frozen = append(w.frozen, time.Time{})
 }
 
 // choice is something that may happen next.
