@@ -106,7 +106,7 @@ func (s *tickets) join(q *queue) {
 func (s *tickets) grantReady(q *queue) {
 	for {
 		s.k.Mu.Lock()
-		ready, expired := q.ready, q.expired
+		ready, expired := judged(q.ready), q.expired
 		q.ready, q.expired = nil, false
 		if len(ready) == 0 && !expired {
 			q.granting = false
@@ -125,6 +125,15 @@ func (s *tickets) grantReady(q *queue) {
 		}
 		cancel()
 	}
+}
+
+// judged returns the tickets of calls: a call that loses its ticket before its turn enters again, behind others.
+func judged(ready []*ticket) []*keeper.Lease {
+	leases := make([]*keeper.Lease, len(ready))
+	for i, c := range ready {
+		leases[i] = c.lease
+	}
+	return leases
 }
 
 func (s *tickets) entries(q *queue, batch []*ticket) []entry {
@@ -244,11 +253,11 @@ func (s *tickets) grant(c *ticket) {
 }
 
 // confirm records that tickets are granted.
-func (s *tickets) confirm(ctx context.Context, q *queue, ready []*ticket) {
-	for _, c := range ready {
+func (s *tickets) confirm(ctx context.Context, q *queue, ready []*keeper.Lease) {
+	for _, l := range ready {
 		s.k.Mu.Lock()
-		l := c.lease
-		waits := l != nil && l.Live() && !c.granted
+		c := s.byLease[l]
+		waits := c != nil && l.Live() && !c.granted
 		s.k.Mu.Unlock()
 		if !waits {
 			continue
