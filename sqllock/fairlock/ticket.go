@@ -107,7 +107,8 @@ func (s *tickets) acquire(ctx context.Context, a ask, settings keeper.Settings, 
 	return s.await(ctx, c)
 }
 
-// tries is how often a call that does not wait clears expired tickets.
+// tries is how often a call that does not wait clears expired tickets. After that it enters as often if there is room,
+// because others may be faster.
 const tries = 3
 
 // try reads before it writes, so that a refused call is cheap.
@@ -126,7 +127,7 @@ func (s *tickets) try(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 			return nil, err
 		case v.all > 0 && v.capacity != c.capacity:
 			return nil, &CapacityError{Key: c.key, Permits: c.capacity, Others: v.capacity}
-		case v.all+int64(c.units) > int64(c.capacity) || n > tries:
+		case v.all+int64(c.units) > int64(c.capacity) || n > 2*tries:
 			return nil, &sqllock.HeldError{Key: c.key, Holder: v.Holder, Token: v.Token, Remaining: v.Left}
 		}
 		lease, err := s.await(ctx, c)

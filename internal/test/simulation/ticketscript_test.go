@@ -2,12 +2,14 @@ package simulation
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/sqllock"
+	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
 
 // script is a world in which a test says what happens, and not a seed.
@@ -121,6 +123,27 @@ func TestGrantIsOfTheTicketThatWasJudged(t *testing.T) {
 			if reader.over && next.lease.Context().Err() == nil {
 				t.Errorf("a reader has the lock beside a writer: %v", reader.err)
 			}
+		}
+	})
+}
+
+// TestTryPassesOverExpiredTickets lets a reader try, and another reader's ticket expire whenever it looks: there is room for both.
+func TestTryPassesOverExpiredTickets(t *testing.T) {
+	play(t, func(s *script) {
+		const looks = "p1 1 look in line"
+		try := s.ask(context.Background(), s.scene.fairs[1].TryAcquireShared)
+		for n := range int64(8) {
+			s.holds = looks
+			s.until("it looks, or is over", func() bool { return try.over || s.sent(looks) })
+			if try.over {
+				break
+			}
+			c := &s.scene.records.committed
+			c.tickets = append(slices.Clip(c.tickets), record{"", []byte("fa"), n + 1, make([]byte, attemptLength), int64(1), int64(fairlock.MaxPermits), "gone", n, n, n})
+			s.strike(s.find(looks), nil, answered)
+		}
+		if try.err != nil {
+			t.Error(try.err)
 		}
 	})
 }
