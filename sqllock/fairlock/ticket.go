@@ -166,7 +166,7 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 			s.enqueue(c)
 		}
 		if err != nil {
-			c.leaves = c.err == nil && !s.k.Closed && !c.granted
+			c.leaves = c.err == nil && !s.k.Closed // also with a grant that came too late
 			entering := c.lease == nil && !slices.Contains(c.queue.entering, c)
 			s.leave(c, err)
 			s.k.Mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,6 +145,42 @@ func TestTryPassesOverExpiredTickets(t *testing.T) {
 		}
 		if try.err != nil {
 			t.Error(try.err)
+		}
+	})
+}
+
+// quiet is a context that has ended, but whose Done has not told so yet.
+type quiet struct {
+	context.Context
+
+	ended atomic.Bool
+}
+
+func (c *quiet) Err() error {
+	if c.ended.Load() {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}
+
+// TestGrantThatComesTooLateIsGivenBack lets a ticket enter so late that its grant is not to be trusted any more when the answer comes, and its
+// call gives up in that moment. The ticket is removed at once.
+func TestGrantThatComesTooLateIsGivenBack(t *testing.T) {
+	play(t, func(s *script) {
+		ctx := &quiet{Context: context.Background()}
+		late := s.ask(ctx, s.scene.fairs[0].Acquire)
+		s.holds = "p0 -1 draw"
+		s.until("its entry is on its way", func() bool { return s.sent(s.holds) })
+		s.sleep(int(ttl / tick))
+		ctx.ended.Store(true)
+		s.holds = "none"
+		s.until("it has given up", func() bool { return late.over })
+		s.sleep(1)
+		s.until("its ticket is gone", func() bool {
+			return s.tickets() == 0 || expired(s.scene.records.committed.tickets[0], micros(time.Now()))
+		})
+		if late.err == nil || s.tickets() != 0 {
+			t.Errorf("%v, and %d tickets", late.err, s.tickets())
 		}
 	})
 }
