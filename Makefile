@@ -157,7 +157,7 @@ campaign:
 
 # It needs no server, and builds package runtime once.
 .PHONY: simulation
-simulation: ## The clients of leases and of idempotent operations under a seeded scheduler, for DURATION in all, and then planted bugs (DURATION=10m SEED=7)
+simulation: ## The clients of leases, lines, idempotent and staged operations under a seeded scheduler, for DURATION in all, and then planted bugs (DURATION=10m SEED=7)
 	go test ./internal/test/simulation $(BUILD) -count=1 -timeout 12h -v -run 'TestExact|TestPlanted' -duration=$(DURATION) -seed=$(SEED) $(ARGS)
 
 .PHONY: rolling

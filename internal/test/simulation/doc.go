@@ -1,8 +1,12 @@
-// Package simulation runs the clients of leases, of idempotent and of staged operations under a scheduler that draws everything from a seed:
+// Package simulation runs the clients of leases, of locks with a line, of idempotent and of staged operations under a scheduler that draws everything from a seed:
 // which statement runs next, which loses its answer, how much time passes. The processes run in a bubble of testing/synctest, whose
-// clock is virtual. There are up to three, with two to four goroutines each, and three scenes:
+// clock is virtual. There are up to three, with two to four goroutines each, and four scenes:
 //
 //   - leases: each process has a [sqllock.Locker]; its goroutines take, hand over, batch, renew and release one or two locks.
+//   - tickets: each process has a [fairlock.Locker]; its goroutines wait for fair and shared locks and for permits of semaphores, try to get
+//     them, renew them and release them, on one or two keys. Some name another number of permits than the others. In some
+//     episodes a ticket lasts so long that none expires: what a caller leaves behind is seen there. In others processes are killed, what
+//     they have sent arrives or not, and the next ones begin.
 //   - flights: each process has an [idempotency.Store]; its goroutines call [idempotency.Do], [idempotency.DoTx],
 //     [idempotency.Store.Void] and [idempotency.Lookup] with one or two keys, and join each other's calls. A function succeeds, fails, rejects
 //     its operation, panics, takes its time, or sends its statement again after it has interrupted it.
@@ -12,9 +16,9 @@
 //     and three attempts or many. The provider answers late, refuses, did nothing, is not able to answer, or gets a request after its caller
 //     has its error; it honours keys or not. A process is killed, what it does then reaches nothing, and the next one begins.
 //
-// The database is a map that does what the statements of SQLite's leases, records and staged operations do; but for leases it has
-// transactions with savepoints, and one writer at a time. TestStoreIsSQLite, TestRecordsAreSQLite and TestStagedIsSQLite compare it with
-// SQLite, answer by answer and row by row, and TestStoreIsEachEngine with each engine: the statements of leases and records, and whole calls
+// The database is a map that does what the statements of SQLite's leases, tickets, records and staged operations do; but for leases it has
+// transactions with savepoints, and one writer at a time. TestStoreIsSQLite, TestTicketsAreSQLite, TestRecordsAreSQLite and TestStagedIsSQLite compare it with
+// SQLite, answer by answer and row by row, and TestStoreIsEachEngine with each engine: the statements of leases, tickets and records, and whole calls
 // of staged operations, whose statements package staged tries on each engine (TestTransitions). Everything else in the processes is
 // the product: the scheduler sees what a driver sees.
 //
@@ -30,6 +34,18 @@
 //   - a release says ok only if its term ended by it, and lost only if another one was granted, or its time was over;
 //   - without faults every call succeeds;
 //   - when the faults are over, every call ends; then nothing is sent any more, and no lock is held.
+//
+// And what package fairlock promises:
+//
+//   - a ticket is granted only beside what leaves room for it, not before one ahead of it that still lasts and has no room beside it, not
+//     while callers trust leases that leave no room, and not once it has expired; nothing revives it then;
+//   - a caller that trusts its lease has a granted ticket in the table, which lasts; tokens rise, and a caller gets the ticket that it asked for;
+//   - a try does not wait, and says held only if there was no room for it at some time;
+//   - a release says ok only if nobody got its units before, and lost only if it did not end its term in time;
+//   - without lost answers every call succeeds, the goroutines of a process get a lock in the order of their calls, and no ticket is in the
+//     table whose call has ended;
+//   - when the faults are over, a line that nobody has moves, and every call ends; then nothing is sent any more, and no ticket lasts; nor is
+//     there one, but those of killed processes and what has expired.
 //
 // And what package idempotency promises:
 //

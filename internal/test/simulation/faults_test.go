@@ -53,8 +53,7 @@ func (w *world) strike(s *statement, err error, how fault) {
 	if err != nil && how != answered && err == errCut { //nolint:errorlint // it is ours
 		w.faults++
 	}
-	switch {
-	case err == nil || how == answered:
+	if err == nil || how == answered {
 		w.note("answer", s.key())
 		if !s.ran {
 			w.run(s)

@@ -12,7 +12,7 @@ type plant struct {
 	changes []change
 }
 
-// planted are bugs in the client of leases, and in those of idempotent and of staged operations.
+// planted are bugs in the client of leases, in those of idempotent and of staged operations, and in that of tickets.
 var planted = map[string]plant{
 	"a waiter that left keeps the lock it was handed": {"leases", []change{{"sqllock/release.go", "if gone && lease != nil {", "if gone && lease != nil && l == nil {"}}},
 	"a waiter that leaves wakes nobody":               {"leases", []change{{"sqllock/queue.go", "return o == w })\n\tm.wake(q.name)", "return o == w })"}}},
@@ -62,10 +62,32 @@ var planted = map[string]plant{
 	"a pass keeps an operation that has ended":       {"staged", []change{{"idempotency/staged/complete.go", "\t\t\tdefer s.local.over(id)\n\t\t\ts.complete(ctx, id, p)", "\t\t\ts.complete(ctx, id, p)"}}},
 	"a call that has waited stays in the list":       {"staged", []change{{"idempotency/staged/wait.go", "\tdefer leave()\n", "\t_ = leave\n"}}},
 	"an answer of the provider is not stored":        {"staged", []change{{"idempotency/staged/run.go", "\t\treturn ends, r.transitions.owned(ctx, q, r, step, a)", "\t\treturn owning, r.transitions.owned(ctx, q, r, step, a)"}}},
+
+	"a grant is of the call, not of its ticket":         {"tickets", []change{{"sqllock/fairlock/queue.go", "ready, expired := judged(q.ready), q.expired", "ready, expired := q.ready, q.expired"}, {"sqllock/fairlock/queue.go", "q *queue, ready []*keeper.Lease) {\n\tfor _, l := range ready {", "q *queue, ready []*ticket) {\n\tfor _, c := range ready {"}, {"sqllock/fairlock/queue.go", "\t\tc := s.byLease[l]\n\t\twaits := c != nil &&", "\t\tl := c.lease\n\t\twaits := l != nil &&"}}},
+	"a call that gives up leaves its ticket":            {"tickets", []change{{"sqllock/fairlock/ticket.go", "\tif !c.leaves || c.lease == nil && !entering {\n", "\tif c.gone {\n"}}},
+	"a call that gives up does not wait for its ticket": {"tickets", []change{{"sqllock/fairlock/ticket.go", "\tif !c.leaves || c.lease == nil && !entering {\n", "\tif !c.leaves || c.lease == nil {\n"}}},
+	"a ticket that comes after its call has left stays": {"tickets", []change{{"sqllock/fairlock/queue.go", "\t\t\tunwanted = append(unwanted, e.Attempt)\n", "\t\t\tunwanted = unwanted[:0]\n"}}},
+	"a ticket whose COMMIT was not answered stays":      {"tickets", []change{{"sqllock/fairlock/queue.go", "\t\t\tc.err = err\n\t\t\ts.k.Abandon(s, e.Attempt)\n", "\t\t\tc.err = err\n"}}},
+	"a release that fails is not repeated":              {"tickets", []change{{"sqllock/fairlock/ticket.go", "\tif err != nil || l.Attempt().Ambiguous {\n\t\ts.k.Abandon", "\tif l.Attempt().Ambiguous {\n\t\ts.k.Abandon"}}},
+	"a turn is judged without expired tickets":          {"tickets", []change{{"sqllock/fairlock/poll.go", "\tcase p.units+units <= capacity:\n", "\tcase p.living+units <= capacity:\n"}}},
+	"a turn is judged by the number of tickets ahead":   {"tickets", []change{{"sqllock/fairlock/poll.go", "\tcase p.units+units <= capacity:\n", "\tcase p.ahead <= 1:\n"}}},
+	"expired tickets are not cleared":                   {"tickets", []change{{"sqllock/fairlock/poll.go", "\t\tq.expired = true\n", "\t\tq.expired = false\n"}}},
+	"a ticket is trusted from its answer on":            {"tickets", []change{{"sqllock/fairlock/queue.go", "\tclass := s.statements.Dialect.Classify(err)\n\t// Nothing", "\tsent = time.Now()\n\tclass := s.statements.Dialect.Classify(err)\n\t// Nothing"}}},
+	"a grant is trusted from its answer on":             {"tickets", []change{{"sqllock/fairlock/queue.go", "\t\tok, err := s.statements.confirm(ctx, *l.Attempt())\n", "\t\tok, err := s.statements.confirm(ctx, *l.Attempt())\n\t\tsent = time.Now()\n"}}},
+	"a ticket is released before its context ends":      {"tickets", []change{{"sqllock/fairlock/ticket.go", "\ts.k.Mu.Lock()\n\ts.k.Finish(l)\n\ts.k.Mu.Unlock()\n\tf, err := s.releaseTicket(ctx, *l.Attempt())\n", "\tf, err := s.releaseTicket(ctx, *l.Attempt())\n\ts.k.Mu.Lock()\n\ts.k.Finish(l)\n\ts.k.Mu.Unlock()\n"}}},
+	"a release in doubt does not compare the token":     {"tickets", []change{{"sqllock/internal/keeper/release.go", "a.Attempt == nil && a.Token == l.term.token &&", "a.Attempt == nil &&"}}},
+	"a try that is refused waits":                       {"tickets", []change{{"sqllock/fairlock/queue.go", "now: c.now}", "now: false}"}}},
+	"an entry counts only who has the lock":             {"tickets", []change{{ticketFile, "\tbefore, _ := units(line, now)\n\troom", "\tbefore, _ := units(slices.DeleteFunc(slices.Clone(line), func(t record) bool { return t[ticketGranted] == nil }), now)\n\troom"}}},
+	"an entry counts only tickets that last":            {"tickets", []change{{ticketFile, "\tbefore, _ := units(line, now)\n\troom", "\t_, before := units(line, now)\n\troom"}}},
+	"a grant does not look at the expiry":               {"tickets", []change{{ticketFile, "!same(t[ticketAttempt], args[4]) || expired(t, now) {", "!same(t[ticketAttempt], args[4]) {"}}},
+	"a renewal revives a ticket":                        {"tickets", []change{{ticketFile, "!has(attempts, blob(t[ticketAttempt])) || expired(t, now) {", "!has(attempts, blob(t[ticketAttempt])) {"}}},
 }
 
-// storeFile is what the statements do: a weaker condition of a statement is planted there.
-const storeFile = "internal/test/simulation/stagedstore_test.go"
+// storeFile and ticketFile are what the statements do: a weaker condition of a statement is planted there.
+const (
+	storeFile  = "internal/test/simulation/stagedstore_test.go"
+	ticketFile = "internal/test/simulation/ticketstore_test.go"
+)
 
 var foundAt = regexp.MustCompile(`seed (\d+), schedule (\d+): (.*)`)
 

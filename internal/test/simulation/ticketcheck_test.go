@@ -89,7 +89,7 @@ func (w *tickets) grantedIn(l *line, t record, waited bool, now int64) {
 	if p == nil {
 		return
 	}
-	p.granted, l.moved = true, time.Now()
+	p.granted, p.waited, l.moved = true, waited, time.Now()
 	var others, ahead, trusted int64
 	for _, o := range w.records.committed.line(t[ticketName]) {
 		n := as[int64](o[ticketUnits])
@@ -157,7 +157,7 @@ func (w *tickets) ended(c *caller) {
 		w.note("other capacity", c.id)
 	case c.ctx.Err() != nil && errors.Is(c.err, context.Cause(c.ctx)):
 		w.note("gave up", c.id)
-		w.untidy = w.untidy || time.Since(a.gaveUp) >= leaveBound
+		w.untidy = w.untidy || !a.gaveUp.IsZero() && time.Since(a.gaveUp) >= leaveBound
 	case w.spared, w.losses == w.missed, errors.Is(c.err, errUnknown):
 		w.violatef("%s of caller %d without a fault: %v", c.call, c.id, c.err)
 	default:
@@ -184,6 +184,8 @@ func (w *tickets) granted(c *caller, got *lease, a *asked) {
 		w.violatef("callers %d and %d got the same term of %s", p.caller-1, c.id, l.row)
 	case p.units != a.n || p.capacity != a.capacity || p.of != a.of:
 		w.violatef("caller %d got a ticket of %d of %d of %s, and asked for %d of %d", c.id, p.units, p.capacity, l.row, a.n, a.capacity)
+	case p.waited && !w.leaves(c):
+		w.violatef("%s of caller %d has waited for %s", c.call, c.id, l.row)
 	case token <= l.alone, a.n == a.capacity && token <= l.shared:
 		w.violatef("caller %d got token %d of %s, after %d and, alone, %d", c.id, token, l.row, l.shared, l.alone)
 	}

@@ -57,6 +57,7 @@ type passage struct {
 	token, units, capacity int64
 	of                     *adapter
 	granted                bool
+	waited                 bool // it was not granted when it entered
 	end                    end
 	late                   bool // it was over when it ended
 	taken                  bool // others got its units since it ended
@@ -223,5 +224,5 @@ func (w *tickets) close() error {
 
 // holders are the callers that trust a lease of a line.
 func (w *tickets) holders(l *line) (list []*caller) {
-	return slices.DeleteFunc(slices.Clone(w.callers), func(c *caller) bool { return !c.owes || c.busy || w.asked[c].line != l || !w.trusts(c) })
+	return slices.DeleteFunc(slices.Clone(w.callers), func(c *caller) bool { return !c.owes || w.asked[c].line != l || !w.trusts(c) })
 }

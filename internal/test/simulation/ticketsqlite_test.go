@@ -77,7 +77,7 @@ func sameTickets(e *conformance.Env[*sql.Tx]) {
 			}
 			rows := [2]map[string]string{{}, {}}
 			for _, t := range inMemory.records.committed.tickets {
-				rows[0][string(blob(t[ticketAttempt]))] = fmt.Sprint(blob(t[ticketName]), t[ticketUnits], t[ticketCapacity], t[ticketHolder], t[ticketGranted] != nil || a.Dialect.Tickets.ReleaseGrants, t[ticketToken] == mine.tokens[attemptOf(t)])
+				rows[0][string(blob(t[ticketAttempt]))] = fmt.Sprint(string(blob(t[ticketName])), t[ticketUnits], t[ticketCapacity], t[ticketHolder], t[ticketGranted] != nil || a.Dialect.Tickets.ReleaseGrants, t[ticketToken] == mine.tokens[attemptOf(t)])
 			}
 			e.Each(`SELECT attempt, name, units, capacity, holder, granted_at IS NOT NULL, token FROM `+a.Table("tickets"), func(r *sql.Rows) {
 				var attempt, name []byte
@@ -85,7 +85,7 @@ func sameTickets(e *conformance.Env[*sql.Tx]) {
 				var holder string
 				var granted bool
 				e.Check(r.Scan(&attempt, &name, &units, &capacity, &holder, &granted, &token))
-				rows[1][string(attempt)] = fmt.Sprint(name, units, capacity, holder, granted || a.Dialect.Tickets.ReleaseGrants, token == theirs.tokens[[16]byte(attempt)])
+				rows[1][string(attempt)] = fmt.Sprint(string(name), units, capacity, holder, granted || a.Dialect.Tickets.ReleaseGrants, token == theirs.tokens[[16]byte(attempt)])
 			})
 			if !maps.Equal(rows[0], rows[1]) {
 				e.Fatalf("seed %d, step %d, %+v:\n%v, and of the store\n%v", seed, i, of, rows[1], rows[0])

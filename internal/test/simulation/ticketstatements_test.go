@@ -130,7 +130,7 @@ func (s *ticketStatements) run(ctx context.Context, q core.Querier, of ticketSte
 		return s.clear(ctx, q, a.Name)
 	default:
 		state, there, err := s.tables.Look().Run(ctx, q, a.Name)
-		return fmt.Sprint(there, state.Attempt, state.Left), err
+		return fmt.Sprint(there, string(state.Attempt), state.Left), err
 	}
 }
 
@@ -164,7 +164,7 @@ func (s *ticketStatements) places(ctx context.Context, q core.Querier, owner str
 		var attempt, first []byte
 		var left, granted, before, live, ahead int64
 		err := row.Scan(&attempt, &left, &granted, &before, &live, &ahead, &first)
-		return fmt.Sprint(attempt, left > 0, before, live, ahead, first), err
+		return fmt.Sprint(string(attempt), left > 0, before, live, ahead, string(first)), err
 	})
 	slices.Sort(list)
 	return list, err
