@@ -34,7 +34,7 @@ type state struct {
 	effects map[string][]int64 // by key
 	ops     map[string]record  // staged operations, by the hash of the key
 	steps   map[string]record  // by hash and name
-	anchors map[string]record  // of lines, by name
+	anchors map[string]record  // of lines, by name; nil in scenes without: a new map takes from the seed's chance
 	tickets []record           // in the order of their tokens
 	wrote   bool               // since it began, a row that was different
 }
@@ -94,7 +94,7 @@ type savepoint struct {
 }
 
 func newRecords() *records {
-	return &records{committed: state{rows: map[string]record{}, effects: map[string][]int64{}, ops: map[string]record{}, steps: map[string]record{}, anchors: map[string]record{}}}
+	return &records{committed: state{rows: map[string]record{}, effects: map[string][]int64{}, ops: map[string]record{}, steps: map[string]record{}}}
 }
 
 func (s *state) clone() state {

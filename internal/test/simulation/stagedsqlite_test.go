@@ -96,7 +96,7 @@ func logging(of func(*world) scene, into func(scene) *records) func(*world) scen
 // again runs statements again.
 func again(t *testing.T, file *sql.DB, log []logged, names map[string]int, codes map[int]int) (runs int) {
 	t.Helper()
-	r, open := newRecords(), map[*session]*twice{}
+	r, open := newTickets(), map[*session]*twice{}
 	connect := func() *twice {
 		conn, err := file.Conn(t.Context())
 		if err != nil {
@@ -115,7 +115,7 @@ func again(t *testing.T, file *sql.DB, log []logged, names map[string]int, codes
 			continue
 		}
 		if l.name == "forget all" {
-			r.committed = newRecords().committed
+			r.committed = newTickets().committed
 			for _, table := range []string{"holdfast_staged", "holdfast_steps", "holdfast_locks", "holdfast_tickets", "effects"} {
 				if _, err := file.ExecContext(t.Context(), `DELETE FROM `+table); err != nil {
 					t.Fatal(err)

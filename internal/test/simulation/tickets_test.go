@@ -79,7 +79,7 @@ type asked struct {
 }
 
 func ticketScene(w *world) scene {
-	return &tickets{database: &database{world: w, records: newRecords(), timeout: 5 * time.Second}, lockers: newLockers(w), asked: map[*caller]*asked{}}
+	return &tickets{database: &database{world: w, records: newTickets(), timeout: 5 * time.Second}, lockers: newLockers(w), asked: map[*caller]*asked{}}
 }
 
 // open starts a process.
@@ -99,7 +99,7 @@ func (w *tickets) arm(keys int) {
 	}
 	w.patience, w.missed, w.untidy, w.rounds = patience+w.ttl, w.losses, false, 0
 	if w.rng.IntN(2) == 0 {
-		w.records.committed, w.seen = newRecords().committed, nil
+		w.records.committed, w.seen = newTickets().committed, nil
 		if w.records.logs {
 			w.records.log = append(w.records.log, logged{name: "forget all"})
 		}

@@ -21,7 +21,7 @@ const ticketColumns = `name, token, attempt, units, capacity, holder, queued_at,
 func TestTicketsAreSQLite(t *testing.T) {
 	open(t)
 	file, names, codes := onDisk(t), map[string]int{}, map[int]int{}
-	inMemory, mine := &inStore{records: newRecords()}, ticketsOf(&sqlite.Dialect, quoted)
+	inMemory, mine := &inStore{records: newTickets()}, ticketsOf(&sqlite.Dialect, quoted)
 	inMemory.records.logs = true
 	for i, of := range ticketSequence(1, 300) {
 		if _, err := mine.run(t.Context(), inMemory, of); err != nil {
@@ -54,7 +54,7 @@ func sameTickets(e *conformance.Env[*sql.Tx]) {
 		e.Must(`DELETE FROM ` + a.Table("locks"))
 		e.Must(`DELETE FROM ` + a.Table("tickets"))
 		mine, theirs := ticketsOf(&sqlite.Dialect, quoted), ticketsOf(a.Dialect, a.Table)
-		inMemory := &inStore{records: newRecords()}
+		inMemory := &inStore{records: newTickets()}
 		for i, of := range ticketSequence(seed, 80) {
 			if i%7 == 6 { // time passes
 				c := &inMemory.records.committed

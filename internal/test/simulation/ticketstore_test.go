@@ -79,6 +79,13 @@ func same(a, b any) bool { return bytes.Equal(blob(a), blob(b)) }
 
 func expired(t record, now int64) bool { return as[int64](t[ticketExpires]) <= now }
 
+// newTickets is a store of tickets.
+func newTickets() *records {
+	r := newRecords()
+	r.committed.anchors = map[string]record{}
+	return r
+}
+
 func (s *state) makeAnchor(args []any, now int64) answer {
 	name := string(blob(args[1]))
 	if s.anchors[name] != nil {
