@@ -29,7 +29,7 @@ func TestCancelAgain(t *testing.T) {
 	open(t)
 	w := &world{rng: rand.New(rand.NewPCG(1, 44)), calm: true, ordinals: map[string]int{}}
 	scene := &losingScene{stagedScene: newStagedScene(w).(*stagedScene)}
-	w.scene, w.gate.open, handles[0].world = scene, true, w
+	w.scene, w.gate.open, handles[0].world, handles[0].life = scene, true, w, nil
 	side, err := newStagedSide(t.Context(), handles[0].db, 0)
 	if err != nil {
 		t.Fatal(err)

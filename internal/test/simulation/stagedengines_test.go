@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,7 +79,16 @@ type stagedSide[Tx any] struct {
 	runner *staged.Runner[request, receipt, Tx]
 	mode   doubt
 	now    stagedStep
+	mu     sync.Mutex     // a pass runs several operations beside each other
 	values map[string]int // by key and step: how often it ran
+}
+
+// ran counts that a step ran, and returns how often it has.
+func (s *stagedSide[Tx]) ran(step string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values[step]++
+	return s.values[step]
 }
 
 func newStagedSide[Tx any](ctx context.Context, db *holdfast.DB[Tx], seed int) (*stagedSide[Tx], error) {
@@ -91,7 +101,7 @@ func newStagedSide[Tx any](ctx context.Context, db *holdfast.DB[Tx], seed int) (
 	w := staged.Workflow[request, receipt, Tx]{Name: "refund", Run: s.refund, Lease: 12 * time.Hour, Backoff: 12 * time.Hour, MaxBackoff: 12 * time.Hour, MaxAttempts: 4}
 	if seed < stagedSeeds/2 {
 		w.Undo = func(_ context.Context, _ Tx, q request, op staged.Operation) error {
-			s.values[fmt.Sprint("undo ", q.Key, " ", len(op.Steps))]++
+			s.ran(fmt.Sprint("undo ", q.Key, " ", len(op.Steps)))
 			return nil
 		}
 	}
@@ -108,8 +118,7 @@ func (s *stagedSide[Tx]) refund(ctx context.Context, r *staged.Run[Tx], q reques
 			if fails {
 				return 0, errScripted
 			}
-			s.values[q.Key+step]++
-			return s.values[q.Key+step], nil
+			return s.ran(q.Key + step), nil
 		})
 	}
 	if done.Book, err = local("book", s.now.fails == 1); err != nil {
@@ -145,10 +154,10 @@ func (s *stagedSide[Tx]) refund(ctx context.Context, r *staged.Run[Tx], q reques
 
 // answer is that of the provider.
 func (s *stagedSide[Tx]) answer(key, providerKey string, how says) (int, error) {
-	s.values[providerKey]++
+	n := s.ran(providerKey)
 	switch how {
 	case paidSays:
-		return s.values[providerKey], nil
+		return n, nil
 	case refuses:
 		return 0, idempotency.Reject("refused", "the provider refused")
 	case nothingDone:
@@ -242,7 +251,7 @@ func stagedOnStore(t *testing.T) (outcomes [stagedSeeds][]stagedOutcome, logs [s
 	for seed := range outcomes {
 		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 44)), calm: true, ordinals: map[string]int{}}
 		scene := newStagedScene(w).(*stagedScene)
-		w.scene, w.gate.open, handles[0].world, scene.records.logs = scene, true, w, true
+		w.scene, w.gate.open, handles[0].world, handles[0].life, scene.records.logs = scene, true, w, nil, true
 		side, err := newStagedSide(t.Context(), handles[0].db, seed)
 		if err != nil {
 			t.Fatal(err)
