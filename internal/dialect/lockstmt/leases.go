@@ -38,7 +38,8 @@ type LeaseStatements struct {
 type Batching struct {
 	// Alone is how many statements run alone at the same time. Least is the smallest batch.
 	Alone, Least int
-	// Spread is how many do at most as long as few wait, where the pool has twice as many connections.
+	// Spread is how many run alone instead, at most, while few requests wait and the pool has twice as many
+	// connections. 0: always Alone.
 	Spread int
 	// Life is how long a running statement delays other requests.
 	Life time.Duration

@@ -17,8 +17,13 @@ import (
 
 // recordOf returns the committed record of a key; nil for none.
 func (w *flights) recordOf(key string) record {
-	for _, row := range w.records.committed.rows {
-		if string(blob(row[ofKey])) == key {
+	return rowOf(w.records.committed.rows, ofKey, key)
+}
+
+// rowOf returns the row whose column is the key; nil for none.
+func rowOf(table map[string]record, column int, key string) record {
+	for _, row := range table {
+		if string(blob(row[column])) == key {
 			return row
 		}
 	}

@@ -18,12 +18,7 @@ import (
 
 // opOf returns the committed row of an operation; nil for none.
 func (w *stagedScene) opOf(key string) record {
-	for _, row := range w.records.committed.ops {
-		if string(blob(row[opKey])) == key {
-			return row
-		}
-	}
-	return nil
+	return rowOf(w.records.committed.ops, opKey, key)
 }
 
 // final reports whether an operation has ended.
