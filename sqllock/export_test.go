@@ -35,7 +35,7 @@ func (l *Locker[Tx]) Wakes() bool { return l.leases.k.Waker.Works() }
 func (l *Locker[Tx]) Hears() bool { return l.leases.k.Waker.Hears() }
 
 // NamedLock returns the name of the named lock of this process.
-func (l *Locker[Tx]) NamedLock() string { return keeper.Named(l.leases.statements.Process) }
+func (l *Locker[Tx]) NamedLock() string { return keeper.Named(l.leases.k.Identity()) }
 
 // Session returns the id of the session of this process, and "" if there is none. SessionNumber is
 // the server's number of it.

@@ -165,3 +165,22 @@ func TestWakerNeedsConnections(t *testing.T) {
 		}, holdfast.Options{Tracers: []holdfast.Tracer{failed}})
 	}
 }
+
+// TestStays checks that a process whose end frees its locks holds its named lock before anybody waits, and again
+// after the connection with it was lost: its end then wakes those that have only begun to wait.
+func TestStays(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, wakers(), func(e *conformance.Env[*sql.Tx]) {
+		l := e.LockerWith(sqllock.Options{TTL: time.Hour, ReleaseOnDisconnect: true})
+		holding := func(other int) (id int) {
+			e.Eventually("it holds its named lock", func() bool {
+				id = e.Int(`SELECT COALESCE(MAX(IS_USED_LOCK(?)), 0)`, l.NamedLock())
+				return id > 0 && id != other && l.Wakes()
+			})
+			return id
+		}
+		id := holding(0)
+		e.EndSession(int64(id))
+		holding(id)
+	})
+}

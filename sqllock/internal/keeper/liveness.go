@@ -151,6 +151,7 @@ func (s *Liveness) run(ctx context.Context, q core.Querier, begun func()) (err e
 	s.id.Store(&id)
 	begun()
 	defer func() {
+		s.k.Waker.Stay(false)
 		s.id.Store(nil)
 		s.k.disconnected(id, err)
 	}()
@@ -160,6 +161,7 @@ func (s *Liveness) run(ctx context.Context, q core.Querier, begun func()) (err e
 	tick := time.NewTicker(confirmEvery)
 	defer tick.Stop()
 	for {
+		s.k.Waker.Stay(true) // again, after its connection was lost
 		c, cancel := context.WithTimeout(own, confirmBound)
 		_, err := s.confirm.QueryRow(c, q, []any{&other})
 		cancel()

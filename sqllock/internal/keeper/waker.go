@@ -56,6 +56,7 @@ type Waker struct {
 	running sync.WaitGroup
 
 	mu       sync.Mutex
+	stays    bool                        // the named lock is held though nobody is known to want a lock
 	hot      map[lockname.Name]time.Time // the locks that others want, and since when that is known
 	holder   connection
 	listener connection
@@ -117,6 +118,19 @@ func (w *Waker) Want(name lockname.Name) {
 	defer w.mu.Unlock()
 	w.hot[name] = time.Now()
 	w.start(&w.holder, w.runHolder)
+}
+
+// Stay makes this process hold its named lock though nobody is known to want a lock of it: if its end frees its
+// locks, the end then also wakes a process that has only begun to wait.
+func (w *Waker) Stay(stays bool) {
+	if !w.Able() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stays = stays; stays {
+		w.start(&w.holder, w.runHolder)
+	}
 }
 
 // Freed wakes other processes if they want the lock, which this process has freed.
@@ -197,12 +211,31 @@ func (w *Waker) runHolder(ctx context.Context, q core.Querier) error {
 			if w.cold() || w.k.Identity() != self {
 				return nil
 			}
+			if err := w.check(ctx, q); err != nil {
+				return err
+			}
 		case <-w.wakes:
 			if err := answer(ctx, w.wake, q, name, &released, &got); err != nil || released == nil || *released != 1 || got == nil || *got != 1 {
 				return errors.Join(err, errUnheld)
 			}
 		}
 	}
+}
+
+// check finds out whether the connection of a named lock that stays still works: an idle one does not say that it was
+// lost, and nobody may want to be woken for long.
+func (w *Waker) check(ctx context.Context, q core.Querier) error {
+	w.mu.Lock()
+	stays := w.stays
+	w.mu.Unlock()
+	if !stays {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, confirmBound)
+	defer cancel()
+	var connection *int64
+	_, err := w.k.Liveness.confirm.QueryRow(ctx, q, []any{&connection})
+	return err
 }
 
 // awaited returns the lock to wait for: the one that wakes, or that of the session.
@@ -214,7 +247,7 @@ func (w *Waker) awaited(p Process) string {
 }
 
 // cold forgets the locks that no other process has wanted recently, and reports whether there are
-// no others.
+// no others, and the named lock does not stay.
 func (w *Waker) cold() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -223,7 +256,7 @@ func (w *Waker) cold() bool {
 			delete(w.hot, name)
 		}
 	}
-	return len(w.hot) == 0
+	return len(w.hot) == 0 && !w.stays
 }
 
 // runListener waits for the named locks of the processes that have the locks for which calls wait.
