@@ -207,9 +207,11 @@ mutants-sample:
 	  MUTANTS_PKG='./limits ./audit ./optimistic/register ./idempotency/staged ./internal/dialect/lockstmt ./internal/stdhandle'
 
 .PHONY: bench
-bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (ARGS='-workload lock -rounds 9')
+bench: $(TESTSERVERS) ## Measure side by side with bare statements and peers (FLUSH=disk ARGS='-workload lock -rounds 9')
 	cd bench && go build -ldflags '-X main.commit=$(COMMIT)' -o ../bin/bench .
-	HOLDFAST_TEST_REQUIRE= $(TESTSERVERS) -local -- bin/bench -out bin/bench-out $(ARGS)
+	HOLDFAST_TEST_REQUIRE= $(if $(filter disk,$(FLUSH)),,TMPDIR=$(wildcard /dev/shm)) $(TESTSERVERS) -local $(if $(filter disk,$(FLUSH)),-disk) -- bin/bench -out bin/bench-out -flush $(FLUSH) $(ARGS)
+# What a commit waits for: nothing, where all files are in memory (free), or a disk.
+FLUSH ?= free
 
 # Runs that make bench kept: RUNS=bin/run1/result.json,bin/run2/result.json (ARGS='-out bin/run1' keeps one there).
 RUNS       ?= bin/bench-out/result.json

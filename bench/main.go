@@ -63,24 +63,35 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// merged reads the reports and merges them.
+// merged reads the reports and merges those of each flush.
 func merged(files []string) (*result.Report, error) {
-	var reports []*result.Report
+	var free, disk []*result.Report
 	for _, file := range files {
 		r, err := result.Read(strings.TrimSpace(file))
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case r.Flush == result.Disk:
+			disk = append(disk, r)
+		default:
+			free = append(free, r)
 		}
-		reports = append(reports, r)
 	}
-	return result.Merge(reports), nil
+	if len(free) == 0 {
+		return result.Merge(disk), nil
+	}
+	report := result.Merge(free)
+	if len(disk) > 0 {
+		report.OnDisk = result.Merge(disk)
+	}
+	return report, nil
 }
 
 // measure runs the workloads. With an error it returns what was measured until then.
 func measure(ctx context.Context, o *options) (report *result.Report, err error) {
 	report = &result.Report{
 		Machine: []string{fmt.Sprintf("%s, %d CPUs, %s/%s", runtime.Version(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)},
-		Commit:  commit, Began: begun.UTC().Format(time.RFC3339), Rounds: o.rounds, SliceMS: o.slice.Milliseconds(),
+		Commit:  commit, Began: begun.UTC().Format(time.RFC3339), Rounds: o.rounds, SliceMS: o.slice.Milliseconds(), Flush: o.flush,
 	}
 	plan := &workload.Plan{Rounds: o.rounds, Slice: o.slice, Clients: o.clients, Leases: o.leases, Reap: o.reap, Grow: o.grow, Log: logf}
 	defer func() {

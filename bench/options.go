@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/bench/internal/result"
 	"github.com/holdfast-go/holdfast/bench/internal/servers"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 	"github.com/holdfast-go/holdfast/bench/internal/workload"
@@ -20,6 +21,7 @@ type options struct {
 	rounds    int
 	slice     time.Duration
 	clients   int
+	flush     string
 	conns     int
 	leases    int
 	reap      int
@@ -48,6 +50,7 @@ func parse(args []string) (*options, error) {
 	flags.IntVar(&o.leases, "leases", 10_000, "how many leases one process holds")
 	flags.IntVar(&o.reap, "reap", 1_000_000, "how many expired rows are cleared")
 	flags.IntVar(&o.grow, "grow", 1_000_000, "how many rows the tables grow to; 10000000 takes long and 10 GB")
+	flags.StringVar(&o.flush, "flush", result.Free, `what a commit waits for, which decides the targets: "`+result.Free+`", where all files are in memory, or "`+result.Disk+`"`)
 	flags.StringVar(&o.out, "out", "", "write result.json, RESULTS.md and the pictures into this `folder`")
 	merge := flags.String("merge", "", "measure nothing, and make one report of the result.json of several runs: a `list`")
 	flags.StringVar(&o.docs, "docs", "", "fill the generated parts of this `page`, and draw its pictures into img beside it")
@@ -59,6 +62,9 @@ func parse(args []string) (*options, error) {
 	}
 	if o.rounds < 1 || o.slice < 10*time.Millisecond || o.conns < 4 || o.leases < 1 || o.reap < 1 || o.grow < 1 || flags.NArg() > 0 {
 		return nil, errors.New("-rounds is at least 1, -slice 10ms, -conns 4, the numbers of rows and leases 1, and nothing comes after the flags: see -help")
+	}
+	if o.flush != result.Free && o.flush != result.Disk {
+		return nil, fmt.Errorf("-flush is %q or %q", result.Free, result.Disk)
 	}
 	var err error
 	if o.engines, err = pick(*engines, allEngines, func(s string) string { return s }); err != nil {

@@ -23,6 +23,13 @@ const (
 	OursInterp  = "Holdfast, interpolated"
 	oursDefault = "Holdfast, driver's default"
 
+	// LockTx locks a key in a transaction, and Guarded has a lease and a guarded transaction.
+	LockTx  = "Holdfast LockTx in a transaction"
+	Guarded = "Holdfast lease, Guard in a transaction"
+
+	rowSQL    = "row FOR UPDATE, database/sql"
+	rowInterp = "row FOR UPDATE, interpolated"
+
 	redisFloor = "bare SET NX + script"
 	etcdFloor  = "bare put + delete (no exclusion)"
 	zkFloor    = "bare create + delete"
@@ -40,7 +47,9 @@ func Alone(group string) []Competitor {
 			{Name: OursPgx, Kind: Ours, Against: FloorPgx, Open: lease(onPgx)},
 			{Name: OursSQL, Kind: Ours, Against: FloorSQL, Open: lease(onSQL)},
 			{Name: "advisory lock, pgx", Kind: Raw, Against: FloorPgx, Statements: 2, Open: advisory},
-			{Name: "row FOR UPDATE, database/sql", Kind: Raw, Against: FloorSQL, Statements: 3, Open: rowLock},
+			{Name: rowSQL, Kind: Raw, Against: FloorSQL, Statements: 3, Open: rowLock},
+			{Name: LockTx, Kind: Ours, Against: FloorSQL, Open: lockTx},
+			{Name: Guarded, Kind: Ours, Against: FloorSQL, Open: guarded},
 			{Name: "like cirello.io/pglock, lib/pq", Kind: StandIn, Against: FloorPgx, Statements: 3, Open: likePglock},
 			{Name: "like allisson/go-pglock, lib/pq", Kind: StandIn, Against: FloorPgx, Statements: 2, Open: likeGoPglock},
 		}
@@ -53,7 +62,9 @@ func Alone(group string) []Competitor {
 			{Name: OursInterp, Kind: Ours, Against: FloorInterp, Open: lease(onSQL)},
 			{Name: oursDefault, Kind: Ours, Against: FloorPrepared, Open: lease(onDefault)},
 			{Name: "GET_LOCK, interpolated", Kind: Raw, Against: FloorPrepared, Statements: 2, Open: getLock},
-			{Name: "row FOR UPDATE, interpolated", Kind: Raw, Against: FloorPrepared, Statements: 3, Open: rowLock},
+			{Name: rowInterp, Kind: Raw, Against: FloorPrepared, Statements: 3, Open: rowLock},
+			{Name: LockTx, Kind: Ours, Against: FloorInterp, Open: lockTx},
+			{Name: Guarded, Kind: Ours, Against: FloorInterp, Open: guarded},
 		}
 	case sqlengine.SQLite:
 		return []Competitor{
@@ -62,6 +73,8 @@ func Alone(group string) []Competitor {
 			{Name: updateSQL, Kind: Floor, Against: FloorSQL, Statements: 2, Open: bareSQL(false, true, never)},
 			{Name: updatePrep, Kind: Floor, Against: FloorPrepared, Statements: 2, Open: bareSQL(true, true, never)},
 			{Name: OursSQL, Kind: Ours, Against: FloorSQL, Open: lease(onSQL)},
+			{Name: LockTx, Kind: Ours, Against: FloorSQL, Open: lockTx},
+			{Name: Guarded, Kind: Ours, Against: FloorSQL, Open: guarded},
 		}
 	case servers.Redis, servers.RedisDurable:
 		return []Competitor{
@@ -116,6 +129,8 @@ func Pairs(engine string) [][2]string {
 			{updatePgx, FloorPgx},
 			{OursSQL, FloorSQL},
 			{OursSQL, updateSQL},
+			{LockTx, rowSQL},
+			{Guarded, FloorSQL},
 		}
 	case sqlengine.MySQL, sqlengine.MariaDB:
 		return [][2]string{
@@ -125,6 +140,8 @@ func Pairs(engine string) [][2]string {
 			{OursInterp, updatePrep},
 			{OursInterp, FloorPrepared},
 			{updateInterp, FloorInterp},
+			{LockTx, rowInterp},
+			{Guarded, FloorInterp},
 		}
 	case sqlengine.SQLite:
 		return [][2]string{

@@ -35,7 +35,7 @@ func Hot(group string) []Competitor {
 			{Name: PollFast, Kind: Floor, Against: PollFast, Counts: true, Open: barePgx(false, pollFast)},
 			{Name: PollSlow, Kind: Floor, Against: PollFast, Counts: true, Open: barePgx(false, pollSlow)},
 			{Name: "advisory lock, pgx", Kind: Raw, Against: PollFast, Counts: true, Open: advisory},
-			{Name: "row FOR UPDATE, database/sql", Kind: Raw, Against: PollFast, Counts: true, Open: rowLock},
+			{Name: rowSQL, Kind: Raw, Against: PollFast, Counts: true, Open: rowLock},
 			{Name: "like cirello.io/pglock, lib/pq, lease of 1 s", Kind: StandIn, Against: PollFast, Open: likePglock},
 			{Name: "like allisson/go-pglock, lib/pq", Kind: StandIn, Against: PollFast, Open: likeGoPglock},
 		}...)
@@ -44,7 +44,7 @@ func Hot(group string) []Competitor {
 			{Name: PollFast, Kind: Floor, Against: PollFast, Counts: true, Open: bareSQL(true, false, pollFast)},
 			{Name: PollSlow, Kind: Floor, Against: PollFast, Counts: true, Open: bareSQL(true, false, pollSlow)},
 			{Name: "GET_LOCK, interpolated", Kind: Raw, Against: PollFast, Counts: true, Open: getLock},
-			{Name: "row FOR UPDATE, interpolated", Kind: Raw, Against: PollFast, Counts: true, Open: rowLock},
+			{Name: rowInterp, Kind: Raw, Against: PollFast, Counts: true, Open: rowLock},
 		}...)
 	case sqlengine.SQLite:
 		return append(ours(onSQL, Several), []Competitor{
@@ -78,26 +78,23 @@ func ours[Tx any](open opens[Tx], n int) []Competitor {
 	}
 }
 
-// Handed lists the competitors for handing a lock over between two clients. A process is a Locker, or a
-// connection, in this program. On servers that can wake a waiter, they are compared with the form by hand.
+// Handed lists the competitors for handing a lock over between two clients. On servers that can wake a waiter,
+// they are compared with the form by hand.
 func Handed(group string) []Competitor {
 	list := Hot(group)
 	var byHand []Competitor
 	switch group {
 	case sqlengine.Postgres:
 		list = append(ours(onPgx, 2), list[4:]...)
-		byHand = []Competitor{{Name: ListenByHand, Kind: Floor, Open: processes(2, listenByHand)}}
+		byHand = []Competitor{{Name: ListenByHand, Kind: Floor, Processes: 2, Open: listenByHand}}
 	case sqlengine.MySQL, sqlengine.MariaDB:
 		list = append(ours(onSQL, 2), list[4:]...)
-		byHand = []Competitor{{Name: BatonByHand, Kind: Floor, Open: processes(2, batonByHand)}}
+		byHand = []Competitor{{Name: BatonByHand, Kind: Floor, Processes: 2, Open: batonByHand}}
 	case sqlengine.SQLite:
 		list = append(ours(onSQL, 2), list[4:]...)
 	}
 	list = append(byHand, list...)
 	for i := range list {
-		if n := list[i].Processes; n > 0 {
-			list[i].Processes, list[i].Open = 0, processes(n, list[i].Open)
-		}
 		if len(byHand) > 0 {
 			list[i].Against = byHand[0].Name
 		}

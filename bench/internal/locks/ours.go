@@ -3,7 +3,6 @@ package locks
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -38,36 +37,6 @@ func lease[Tx any](open opens[Tx]) func(context.Context, *World) (*Lock, error) 
 // fair opens Holdfast's lock that grants in the order of the requests.
 func fair[Tx any](open opens[Tx]) func(context.Context, *World) (*Lock, error) {
 	return locker(open, sqllock.Options{TTL: TTL}, fairs[Tx])
-}
-
-// processes opens a lock several times and divides the clients between them. As with separate
-// processes, the instances share state only through the server.
-func processes(n int, open func(context.Context, *World) (*Lock, error)) func(context.Context, *World) (*Lock, error) {
-	return func(ctx context.Context, w *World) (_ *Lock, err error) {
-		var opened []*Lock
-		closeAll := func(ctx context.Context) error {
-			var errs []error
-			for _, l := range opened {
-				if l.Close != nil {
-					errs = append(errs, l.Close(ctx))
-				}
-			}
-			return errors.Join(errs...)
-		}
-		for range n {
-			l, err := open(ctx, w)
-			if err != nil {
-				return nil, errors.Join(err, closeAll(ctx))
-			}
-			opened = append(opened, l)
-		}
-		return &Lock{
-			Acquire: func(ctx context.Context, client int, key string) (Release, error) {
-				return opened[client%n].Acquire(ctx, client, key)
-			},
-			Close: closeAll,
-		}, nil
-	}
 }
 
 func leases[Tx any](l *sqllock.Locker[Tx]) acquire { return l.Acquire }

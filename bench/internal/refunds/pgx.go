@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
-	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/refund"
 )
 
@@ -18,6 +17,15 @@ var pg = textsOf(sqlengine.Postgres)
 
 // stepsPgx runs the service's statements one after the other.
 func stepsPgx(ctx context.Context, tx pgx.Tx, order int64, key string) error {
+	if err := moneyPgx(ctx, tx, order); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, pg.Refund, key, order, int64(refund.Cents))
+	return err
+}
+
+// moneyPgx is stepsPgx without the refund's own row.
+func moneyPgx(ctx context.Context, tx pgx.Tx, order int64) error {
 	var paid, refunded int64
 	if err := tx.QueryRow(ctx, pg.Lock, order).Scan(&paid, &refunded); err != nil {
 		return err
@@ -26,9 +34,6 @@ func stepsPgx(ctx context.Context, tx pgx.Tx, order int64, key string) error {
 		return refund.ErrOverpaid
 	}
 	if _, err := tx.Exec(ctx, pg.Raise, int64(refund.Cents), order); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, pg.Refund, key, order, int64(refund.Cents)); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, pg.Ledger, order, int64(refund.Cents))
@@ -59,16 +64,24 @@ type stepsOf func(ctx context.Context, tx pgx.Tx, order int64, key string) error
 // barePgx is the transaction without a key.
 func barePgx(steps stepsOf) func(context.Context, *sqlengine.Engine, holdfast.Observer) (Do, func() error, error) {
 	return func(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, func() error, error) {
+		within := withinPgx(e)
 		return func(ctx context.Context, order int64, key string) error {
-			tx, err := e.Pgx.Begin(ctx)
-			if err != nil {
-				return err
-			}
-			if err := steps(ctx, tx, order, key); err != nil {
-				return errors.Join(err, tx.Rollback(ctx))
-			}
-			return tx.Commit(ctx)
+			return within(ctx, func(tx pgx.Tx) error { return steps(ctx, tx, order, key) })
 		}, nothing, nil
+	}
+}
+
+// withinPgx runs a function in a transaction.
+func withinPgx(e *sqlengine.Engine) func(ctx context.Context, run func(tx pgx.Tx) error) error {
+	return func(ctx context.Context, run func(tx pgx.Tx) error) error {
+		tx, err := e.Pgx.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		if err := run(tx); err != nil {
+			return errors.Join(err, tx.Rollback(ctx))
+		}
+		return tx.Commit(ctx)
 	}
 }
 
@@ -84,15 +97,30 @@ func pipelinePgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (D
 	}, nothing, nil
 }
 
-// doPgx is the transaction under Do.
-func doPgx(steps stepsOf) func(context.Context, *sqlengine.Engine, holdfast.Observer) (Do, func() error, error) {
+// oursPgx is the transaction under Holdfast.
+func oursPgx(protect func(ctx context.Context, db *holdfast.DB[pgx.Tx], e *sqlengine.Engine) (Do, error)) func(context.Context, *sqlengine.Engine, holdfast.Observer) (Do, func() error, error) {
 	return func(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (Do, func() error, error) {
 		db, err := holdfastpgx.Open(ctx, e.Pgx, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{observe}})
 		if err != nil {
 			return nil, nil, err
 		}
+		do, err := protect(ctx, db, e)
+		return do, nothing, err
+	}
+}
+
+func doPgx(steps stepsOf) func(context.Context, *holdfast.DB[pgx.Tx], *sqlengine.Engine) (Do, error) {
+	return func(ctx context.Context, db *holdfast.DB[pgx.Tx], _ *sqlengine.Engine) (Do, error) {
 		return under(ctx, db, steps)
 	}
+}
+
+func doTxPgx(ctx context.Context, db *holdfast.DB[pgx.Tx], e *sqlengine.Engine) (Do, error) {
+	return underTx(ctx, db, withinPgx(e), stepsPgx)
+}
+
+func tableDoPgx(ctx context.Context, db *holdfast.DB[pgx.Tx], _ *sqlengine.Engine) (Do, error) {
+	return underTable(ctx, db, moneyPgx)
 }
 
 // lookPgx reads a refund by its number, which is the minimum for a replay.
@@ -102,20 +130,3 @@ func lookPgx(_ context.Context, e *sqlengine.Engine, _ holdfast.Observer) (Do, f
 		return e.Pgx.QueryRow(ctx, pg.Look, key).Scan(&order, &cents)
 	}, nothing, nil
 }
-
-// under opens a store whose calls run steps.
-func under[Tx any](ctx context.Context, db *holdfast.DB[Tx], steps func(ctx context.Context, tx Tx, order int64, key string) error) (Do, func() error, error) {
-	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench"})
-	if err != nil {
-		return nil, nil, err
-	}
-	return func(ctx context.Context, order int64, key string) error {
-		_, err := idempotency.Do(ctx, store, idempotency.Op{Name: "refund", Key: key, Request: request{order, refund.Cents}},
-			func(ctx context.Context, tx Tx) (string, error) { return key, steps(ctx, tx, order, key) })
-		return err
-	}, nothing, nil
-}
-
-type request struct{ Order, Cents int64 }
-
-func nothing() error { return nil }

@@ -4,6 +4,7 @@ package refunds
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -43,5 +44,5 @@ func textsOf(engine string) refund.Texts {
 // Tables creates the tables of the service, with their orders.
 func Tables(ctx context.Context, e *sqlengine.Engine) error {
 	t := textsOf(e.Name)
-	return e.Exec(ctx, append(t.Tables, t.Fill)...)
+	return e.Exec(ctx, slices.Concat(t.Tables, []string{t.Fill}, accounts)...)
 }

@@ -8,8 +8,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
-	"github.com/holdfast-go/holdfast/idempotency"
-	"github.com/holdfast-go/holdfast/idempotency/businessrow"
 	"github.com/holdfast-go/holdfast/internal/refund"
 )
 
@@ -88,42 +86,15 @@ func connected(e *sqlengine.Engine) *sql.DB { return e.Connected }
 type way func(ctx context.Context, db *holdfast.DB[*sql.Tx], pool *sql.DB, s *steps) (Do, error)
 
 func do(ctx context.Context, db *holdfast.DB[*sql.Tx], _ *sql.DB, s *steps) (Do, error) {
-	f, _, err := under(ctx, db, s.run)
-	return f, err
+	return under(ctx, db, s.run)
 }
 
-// doTx makes the refund in a transaction of the program's own.
 func doTx(ctx context.Context, db *holdfast.DB[*sql.Tx], pool *sql.DB, s *steps) (Do, error) {
-	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench"})
-	return func(ctx context.Context, order int64, key string) error {
-		tx, err := pool.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		_, err = idempotency.DoTx(ctx, store, tx, idempotency.Op{Name: "refund", Key: key, Request: request{order, refund.Cents}},
-			func(ctx context.Context, tx *sql.Tx) (string, error) { return key, s.run(ctx, tx, order, key) })
-		if err != nil {
-			return errors.Join(err, tx.Rollback())
-		}
-		return tx.Commit()
-	}, err
+	return underTx(ctx, db, func(ctx context.Context, run func(*sql.Tx) error) error { return refund.Bare(ctx, pool, run) }, s.run)
 }
 
-// row is a refund.
-type row struct {
-	No    string `db:"refund_no"`
-	Order int64  `db:"order_id"`
-	Cents int64  `db:"cents"`
-}
-
-// tableDo claims the refund's own row, so that the steps insert none.
 func tableDo(ctx context.Context, db *holdfast.DB[*sql.Tx], _ *sql.DB, s *steps) (Do, error) {
-	refunds, err := businessrow.New[row](ctx, db, holdfast.TableSpec{Table: "refunds", Key: []string{"refund_no"}},
-		businessrow.Options{Compare: []string{"order_id", "cents"}})
-	return func(ctx context.Context, order int64, key string) error {
-		_, err := refunds.Do(ctx, row{key, order, refund.Cents}, func(ctx context.Context, tx *sql.Tx) error { return s.Money(ctx, s.in(tx), order) })
-		return err
-	}, err
+	return underTable(ctx, db, func(ctx context.Context, tx *sql.Tx, order int64) error { return s.Money(ctx, s.in(tx), order) })
 }
 
 // ours is the transaction under Holdfast.
@@ -166,6 +137,7 @@ func Ours(ctx context.Context, e *sqlengine.Engine, opts ...holdfast.Options) (D
 	if err != nil {
 		return nil, err
 	}
-	do, _, err := under(ctx, db, s.run)
-	return do, err
+	return under(ctx, db, s.run)
 }
+
+func nothing() error { return nil }

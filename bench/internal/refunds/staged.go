@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
 	"github.com/holdfast-go/holdfast/bench/internal/sqlengine"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
@@ -15,7 +14,7 @@ import (
 
 // twoSteps returns a refund of two steps: the service's statements, and a call that costs nothing.
 func twoSteps[Tx any](ctx context.Context, db *holdfast.DB[Tx], steps func(ctx context.Context, tx Tx, order int64, key string) error) (Do, error) {
-	store, err := idempotency.New(ctx, db, idempotency.Options{Namespace: "bench"})
+	store, err := store(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -39,11 +38,6 @@ func twoStepsSQL(ctx context.Context, db *holdfast.DB[*sql.Tx], _ *sql.DB, s *st
 	return twoSteps(ctx, db, s.run)
 }
 
-func twoStepsPgx(ctx context.Context, e *sqlengine.Engine, observe holdfast.Observer) (Do, func() error, error) {
-	db, err := holdfastpgx.Open(ctx, e.Pgx, holdfast.Options{SingleOwner: true, Observers: []holdfast.Observer{observe}})
-	if err != nil {
-		return nil, nil, err
-	}
-	do, err := twoSteps[pgx.Tx](ctx, db, stepsPgx)
-	return do, nothing, err
+func twoStepsPgx(ctx context.Context, db *holdfast.DB[pgx.Tx], _ *sqlengine.Engine) (Do, error) {
+	return twoSteps(ctx, db, stepsPgx)
 }

@@ -69,8 +69,37 @@ var parts = map[string]func(*Report, *strings.Builder){
 		}
 	},
 	"targets": func(r *Report, b *strings.Builder) {
-		if len(r.Targets) > 0 {
-			targetTable(b, r.Targets)
+		if len(r.Targets) == 0 {
+			return
+		}
+		targetTable(b, r.Targets)
+		if r.OnDisk != nil && len(r.OnDisk.Targets) > 0 {
+			b.WriteString("\nThe same with all files on a disk:\n\n")
+			targetTable(b, r.OnDisk.Targets)
+		}
+	},
+	"flush": func(r *Report, b *strings.Builder) {
+		for _, t := range r.of("flush", "A commit") {
+			pivot(b, t, "p50 µs", "p50", func(row Row) string { return row.Name })
+		}
+	},
+	"locks": func(r *Report, b *strings.Builder) {
+		for _, t := range r.of("lock", "Acquire and release, keys") {
+			pivot(b, t, "lock and release, p50 µs", "p50", func(row Row) string { return lockNames[row.Name] })
+		}
+	},
+	"processor": func(r *Report, b *strings.Builder) {
+		for _, t := range r.of("processor", "Processor time of a refund") {
+			pivot(b, t, "processor time of a refund ÷ bare", "x", pairName)
+		}
+		for _, t := range r.of("processor", "Processor time of an acquire") {
+			b.WriteString("\n")
+			pivot(b, t, "processor time of an acquire and a release ÷ bare", "x", pairName)
+		}
+	},
+	"log": func(r *Report, b *strings.Builder) {
+		for _, t := range r.of("log", "Log bytes") {
+			pivot(b, t, "log bytes that a refund adds", "added", pairName)
 		}
 	},
 	"hot": func(r *Report, b *strings.Builder) {
@@ -124,6 +153,32 @@ var parts = map[string]func(*Report, *strings.Builder){
 			pivot(b, t, "hand-overs a second", "per_second", func(row Row) string { return Number(row.At) + " wait" })
 		}
 	},
+}
+
+// lockNames are the locks that a table sets side by side, by their names in the tables.
+var lockNames = map[string]string{
+	"row FOR UPDATE, database/sql":           "bare `SELECT … FOR UPDATE` in a transaction",
+	"row FOR UPDATE, interpolated":           "bare `SELECT … FOR UPDATE` in a transaction",
+	"Holdfast LockTx in a transaction":       "`rowlock.LockTx` in a transaction",
+	"Holdfast, pgx":                          "lease",
+	"Holdfast, interpolated":                 "lease",
+	"Holdfast, database/sql":                 "lease, `database/sql`",
+	"Holdfast lease, Guard in a transaction": "lease, and `Guard` in a transaction",
+	"advisory lock, pgx":                     "advisory lock; `GET_LOCK`",
+	"GET_LOCK, interpolated":                 "advisory lock; `GET_LOCK`",
+	"redislock":                              "redislock",
+	"redsync, 1 node":                        "redsync, 1 node",
+	"redsync, 5 nodes":                       "redsync, 5 nodes",
+	"etcd concurrency.Mutex":                 "etcd `concurrency.Mutex`",
+	"ZooKeeper Lock":                         "ZooKeeper Lock",
+}
+
+// pairName names a row that compares with a floor, but for the control and what is a bare form itself.
+func pairName(row Row) string {
+	if row.Kind != "holdfast" {
+		return ""
+	}
+	return row.Name
 }
 
 // hotRows returns a row for each figure that tells how processes share a key.

@@ -8,7 +8,7 @@ import (
 
 // Merge returns the figures of several runs as one report: the median of the runs' medians, the
 // least and the greatest of all rounds, and in Row.Runs the spread of the medians. Rows that
-// only some runs have are kept. Merge keeps no reference to the reports and sets the targets.
+// only some runs have are kept. Merge keeps no reference to the reports, which have the same Flush, and sets the targets.
 func Merge(reports []*Report) *Report {
 	m := &Report{}
 	for _, r := range reports {
@@ -16,6 +16,7 @@ func Merge(reports []*Report) *Report {
 			m.Began = r.Began
 		}
 		m.TookS += r.TookS
+		m.Flush = r.Flush
 		m.Runs += max(1, r.Runs)
 		m.Machine, m.Servers, m.Missing = union(m.Machine, r.Machine), union(m.Servers, r.Servers), union(m.Missing, r.Missing)
 		if m.Rounds == 0 || r.Rounds < m.Rounds {

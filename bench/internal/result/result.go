@@ -19,6 +19,10 @@ type Report struct {
 	// Runs is the number of runs that were merged; 0 for one run.
 	Runs    int   `json:"runs,omitempty"`
 	SliceMS int64 `json:"slice_ms"`
+	// Flush is Free or Disk: what a commit waits for.
+	Flush string `json:"flush,omitempty"`
+	// OnDisk is the report of the runs with Disk that were merged beside those with Free.
+	OnDisk *Report `json:"on_disk,omitempty"`
 	// Servers lists the measured servers and where each came from.
 	Servers []string `json:"servers"`
 	// Missing lists the servers and competitors that were not available.
@@ -26,6 +30,12 @@ type Report struct {
 	Tables  []Table  `json:"tables"`
 	Targets []Target `json:"targets"`
 }
+
+// What a commit waits for.
+const (
+	Free = "free" // the files are in memory
+	Disk = "disk"
+)
 
 // Table is one comparison.
 type Table struct {

@@ -35,17 +35,26 @@ func refund(x measure.Spread) *Report {
 }
 
 func TestTargetsHaveAColumnForEachEngine(t *testing.T) {
-	r := refund(measure.Spread{Median: 1.1, Min: 1, Max: 1.2})
-	r.Aim()
-	var b strings.Builder
-	targetTable(&b, r.Targets)
-	for _, want := range []string{
-		"|  | target | PostgreSQL, pgx | MySQL |",
-		"| refund under Do ÷ bare | ≤ 1.15; 1.50 | 1.10 (1–1.20), met | 1.60, **missed** |",
-		"| acquire and release ÷ best bare form | ≤ 1.15 |  | 1.30, **missed** |", // the faster bare form
+	for flush, want := range map[string][]string{
+		Free: {
+			"|  | target | PostgreSQL, pgx | MySQL |",
+			"| refund under Do ÷ bare | ≤ 1.15; 1.60 | 1.10 (1–1.20), met | 1.60, met |",
+			"| acquire and release ÷ best bare form | ≤ 1.25 |  | 1.30, **missed** |", // the faster bare form
+		},
+		Disk: {
+			"| refund under Do ÷ bare | ≤ 1.08; 1.35 | 1.10 (1–1.20), **missed** | 1.60, **missed** |",
+			"| acquire and release ÷ best bare form | ≤ 1.15 |  | 1.30, **missed** |",
+		},
 	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
+		r := refund(measure.Spread{Median: 1.1, Min: 1, Max: 1.2})
+		r.Flush = flush
+		r.Aim()
+		var b strings.Builder
+		targetTable(&b, r.Targets)
+		for _, line := range want {
+			if !strings.Contains(b.String(), line) {
+				t.Errorf("%s: no %q in\n%s", flush, line, b.String())
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,8 +68,11 @@ func together(bounds []string) string {
 	if same := slices.Compact(slices.Clone(bounds)); len(same) == 1 {
 		return same[0]
 	}
-	for i := range bounds[1:] {
-		bounds[i+1] = strings.TrimLeft(bounds[i+1], "≤≥ ")
+	for i, b := range bounds {
+		if i > 0 {
+			b = strings.TrimLeft(b, "≤≥ ")
+		}
+		bounds[i] = cmp.Or(b, "–")
 	}
 	return strings.Join(bounds, "; ")
 }

@@ -12,6 +12,7 @@ import (
 // All lists the workloads in the order in which they run.
 func All() []Workload {
 	return []Workload{
+		{Name: "flush", Run: Flush},
 		{Name: "pair", Run: Pair},
 		{Name: "lock", Run: Lock, Peers: true},
 		{Name: "distinct", Run: Distinct, Peers: true},
@@ -20,6 +21,7 @@ func All() []Workload {
 		{Name: "takeover", Run: Takeover},
 		{Name: "refund", Run: Refund},
 		{Name: "replay", Run: Replay},
+		{Name: "processor", Run: Processor},
 		{Name: "log", Run: Log},
 		{Name: "leases", Run: Leases},
 		{Name: "reap", Run: Reap},

@@ -1,10 +1,10 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -14,8 +14,12 @@ import (
 )
 
 // A holder keeps the lock for a random time in this range while another client waits for it:
-// long enough for the waiter to be in the queue, and never in step with a waiter's polls.
+// long enough for the waiter to be in the queue, and never in step with a waiter's polls. Then it rests until the
+// other has the lock. A slice has at least so many hand-overs.
 const (
+	handOversLeast = 4
+	rest           = 8 * time.Millisecond
+
 	holdLeast = 15 * time.Millisecond
 	holdMost  = 30 * time.Millisecond
 )
@@ -33,7 +37,7 @@ func HandOver(ctx context.Context, p *Plan) ([]result.Table, error) {
 		},
 		Picture: result.Bars("p50", "µs from release to grant, p50"),
 		Notes: []string{fmt.Sprintf("The lock is held for %v to %v each time, so that commits and round trips are those of a server that is idle in between: "+
-			"the canaries of each server are taken at the same pace. A process is a Locker, or a connection of its own, in one program.", holdLeast, holdMost)},
+			"the canaries of each server are taken at the same pace. A process is a program of its own.", holdLeast, holdMost)},
 	}
 	for _, g := range p.groups() {
 		list, err := p.handOvers(ctx, g)
@@ -50,62 +54,46 @@ func (p *Plan) handOvers(ctx context.Context, g group) (list []result.Row, err e
 	defer func() { err = errors.Join(err, open.close(ctx)) }()
 	entrants := p.paced(g)
 	for _, c := range locks.Handed(g.name) {
-		l, err := p.open(ctx, g, c, &open)
+		take, err := p.take(ctx, g, c, 2, &open)
 		if err != nil {
 			return nil, err
 		}
-		if l == nil {
+		if take == nil {
 			continue
 		}
 		entrants = append(entrants, &entrant{
 			row:    result.Row{Group: g.name, Name: c.Name, Kind: string(c.Kind), Against: c.Against},
 			engine: g.world.Engine,
-			slice: func(ctx context.Context) (figures, error) {
-				return handOvers(ctx, l, fmt.Sprintf("handover/%d", run.Add(1)), p.Slice)
-			},
+			slice:  func(ctx context.Context) (figures, error) { return p.handedOver(ctx, take) },
 		})
 	}
 	err = p.rounds(ctx, g.name, entrants)
 	return rows(entrants, "p50"), err
 }
 
-// handOvers passes a lock between two clients.
-func handOvers(ctx context.Context, l *locks.Lock, key string, length time.Duration) (figures, error) {
-	type granted struct {
-		release locks.Release
-		at      time.Time
-		err     error
-	}
-	release, err := l.Acquire(ctx, 0, key)
+// handedOver passes a lock between two clients.
+func (p *Plan) handedOver(ctx context.Context, take takes) (figures, error) {
+	length := max(p.Slice, handOversLeast*holdMost)
+	turns, _, err := take(ctx, share{Key: fmt.Sprintf("handover/%d", run.Add(1)), Length: length, Paced: true})
 	if err != nil {
 		return nil, err
 	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.Got, b.Got) })
 	var all, after []time.Duration
-	start := time.Now()
-	for client := 1; len(all) == 0 || time.Since(start) < length; client = 1 - client {
-		next := make(chan granted, 1)
-		go func() {
-			release, err := l.Acquire(ctx, client, key)
-			next <- granted{release, time.Now(), err}
-		}()
-		time.Sleep(holdLeast + rand.N(holdMost-holdLeast)) // the time for which it holds the lock
-		begin := time.Now()
-		err := release(ctx)
-		returned := time.Now()
-		g := <-next // also after an error, so that no goroutine is left
-		if err := errors.Join(err, g.err); err != nil {
-			return nil, err
+	for i, t := range turns[1:] {
+		if last := turns[i]; t.Client != last.Client && t.Asked < last.To { // it waited
+			all, after = append(all, time.Duration(t.Got-last.To)), append(after, time.Duration(max(0, t.Got-last.Freed)))
 		}
-		all, after = append(all, g.at.Sub(begin)), append(after, max(0, g.at.Sub(returned)))
-		release = g.release
 	}
-	elapsed := time.Since(start)
+	if len(all) == 0 {
+		return nil, errors.New("no client waited for another")
+	}
 	slices.Sort(all)
 	slices.Sort(after)
-	f := latency(measure.Taken{Took: all, Elapsed: elapsed})
+	f := latency(measure.Taken{Took: all, Elapsed: length})
 	later := measure.Taken{Took: after}
 	f["after"] = us(later.Percentile(50))
-	return f, release(ctx)
+	return f, nil
 }
 
 // paced measures a round trip and a commit at the pace of the hand-overs.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -62,11 +63,7 @@ func (p *Plan) hotGroup(ctx context.Context, g group, clients int) (list []resul
 	var entrants []*entrant
 	for _, c := range locks.Hot(g.name) {
 		e := &entrant{row: result.Row{Group: g.name, Name: c.Name, Kind: string(c.Kind), Against: c.Against}, engine: g.world.Engine}
-		slice := p.alone
-		if c.Processes > 0 {
-			slice = p.shared
-		}
-		take, err := slice(ctx, g, c, clients, &open)
+		take, err := p.take(ctx, g, c, clients, &open)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +71,7 @@ func (p *Plan) hotGroup(ctx context.Context, g group, clients int) (list []resul
 			continue
 		}
 		e.slice = func(ctx context.Context) (figures, error) {
-			all, trips, err := take(ctx, fmt.Sprintf("hot/%d", run.Add(1)))
+			all, trips, err := take(ctx, share{Key: fmt.Sprintf("hot/%d", run.Add(1)), Length: p.Slice})
 			if err != nil {
 				return nil, err
 			}
@@ -91,46 +88,63 @@ func (p *Plan) hotGroup(ctx context.Context, g group, clients int) (list []resul
 }
 
 // takes runs a slice on a key, and returns its turns and its round trips.
-type takes func(ctx context.Context, key string) (all []turn, trips int64, err error)
+type takes func(ctx context.Context, what share) (all []turn, trips int64, err error)
 
-// alone opens a competitor in this process.
+// take opens a competitor in this process, or in as many as it has.
+func (p *Plan) take(ctx context.Context, g group, c locks.Competitor, clients int, open *closers) (takes, error) {
+	if c.Processes > 0 {
+		return p.shared(ctx, g, c, clients, open)
+	}
+	return p.alone(ctx, g, c, clients, open)
+}
+
 func (p *Plan) alone(ctx context.Context, g group, c locks.Competitor, clients int, open *closers) (takes, error) {
 	l, err := p.open(ctx, g, c, open)
 	if l == nil {
 		return nil, err
 	}
-	return func(ctx context.Context, key string) ([]turn, int64, error) {
+	return func(ctx context.Context, what share) ([]turn, int64, error) {
 		before := g.world.Trips()
-		all, err := compete(ctx, l, key, 0, 1, clients, p.Slice)
+		all, err := compete(ctx, l, what, 0, 1, clients)
 		return all, g.world.Trips() - before, err
 	}, nil
 }
 
 // turn is one acquisition of a client. Its times are those of the machine's clock, so the turns of several
-// processes have one order.
+// processes have one order. To is before the release, and Freed after it.
 type turn struct {
 	Client int   `json:"client"`
 	Asked  int64 `json:"asked"`
 	Got    int64 `json:"got"`
 	To     int64 `json:"to"`
+	Freed  int64 `json:"freed"`
 }
 
 // compete lets clients first, first+step, … take turns on one key.
-func compete(ctx context.Context, l *locks.Lock, key string, first, step, clients int, length time.Duration) (all []turn, err error) {
+func compete(ctx context.Context, l *locks.Lock, what share, first, step, clients int) (all []turn, err error) {
 	start := time.Now()
 	var mu sync.Mutex
 	err = measure.Each(ctx, (clients-first+step-1)/step, func(ctx context.Context, n int) error {
 		var own []turn
 		client := first + n*step
-		for time.Since(start) < length {
-			asked := time.Now().UnixNano()
-			release, err := l.Acquire(ctx, client, key)
+		for time.Since(start) < what.Length {
+			t := turn{Client: client, Asked: time.Now().UnixNano()}
+			release, err := l.Acquire(ctx, client, what.Key)
 			if err != nil {
 				return err
 			}
-			own = append(own, turn{client, asked, time.Now().UnixNano(), time.Now().UnixNano()})
+			t.Got = time.Now().UnixNano()
+			if what.Paced {
+				time.Sleep(holdLeast + rand.N(holdMost-holdLeast)) // the time for which it holds the lock
+			}
+			t.To = time.Now().UnixNano()
 			if err := release(ctx); err != nil {
 				return err
+			}
+			t.Freed = time.Now().UnixNano()
+			own = append(own, t)
+			if what.Paced {
+				time.Sleep(rest)
 			}
 		}
 		mu.Lock()

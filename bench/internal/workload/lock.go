@@ -55,7 +55,7 @@ func Lock(ctx context.Context, p *Plan) ([]result.Table, error) {
 }
 
 // distinctClients are the client counts of the tables of the throughput.
-var distinctClients = []int{8, 16, 64}
+var distinctClients = []int{4, 8, 16, 64}
 
 // Distinct measures the throughput of many clients, each with separate keys.
 func Distinct(ctx context.Context, p *Plan) (tables []result.Table, err error) {
@@ -88,7 +88,7 @@ func Pair(ctx context.Context, p *Plan) ([]result.Table, error) {
 	} {
 		t := result.Table{Workload: "pair", Title: w.title, Clients: 1, Columns: pairColumns, Picture: result.Bars("x", "times its floor")}
 		for _, e := range p.Engines {
-			list, err := p.lockPairs(ctx, e, w.keys)
+			list, err := p.lockPairs(ctx, e, w.keys, turns)
 			t.Rows = append(t.Rows, list...)
 			if err != nil {
 				return append(tables, t), err
@@ -99,7 +99,7 @@ func Pair(ctx context.Context, p *Plan) ([]result.Table, error) {
 	return tables, nil
 }
 
-func (p *Plan) lockPairs(ctx context.Context, e *sqlengine.Engine, keys func(int) func() string) (list []result.Row, err error) {
+func (p *Plan) lockPairs(ctx context.Context, e *sqlengine.Engine, keys func(int) func() string, compare comparison) (list []result.Row, err error) {
 	var open closers
 	defer func() { err = errors.Join(err, open.close(ctx)) }()
 	byName := map[string]locks.Competitor{}
@@ -133,7 +133,7 @@ func (p *Plan) lockPairs(ctx context.Context, e *sqlengine.Engine, keys func(int
 			run.Add(1) // the two sides of the control have separate keys
 			ops[i] = takeAndGive(l, 1, keys)
 		}
-		n.slice = func(ctx context.Context) (figures, error) { return turns(ctx, 1, p.Slice, ops) }
+		n.slice = func(ctx context.Context) (figures, error) { return compare(ctx, 1, p.Slice, ops) }
 		entrants = append(entrants, n)
 	}
 	err = p.rounds(ctx, e.Name, entrants)

@@ -48,7 +48,7 @@ func (p *Plan) pairs(ctx context.Context, name, title string, replays bool) (tab
 			if e.Name == sqlengine.SQLite && clients > 1 {
 				continue // one connection: clients would measure their wait for it
 			}
-			list, err := p.enginePairs(ctx, e, clients, replays)
+			list, err := p.enginePairs(ctx, e, clients, replays, turns)
 			t.Rows = append(t.Rows, list...)
 			if err != nil {
 				return append(tables, t), err
@@ -62,7 +62,7 @@ func (p *Plan) pairs(ctx context.Context, name, title string, replays bool) (tab
 	return tables, nil
 }
 
-func (p *Plan) enginePairs(ctx context.Context, e *sqlengine.Engine, clients int, replays bool) (list []result.Row, err error) {
+func (p *Plan) enginePairs(ctx context.Context, e *sqlengine.Engine, clients int, replays bool, compare comparison) (list []result.Row, err error) {
 	var open closers
 	defer func() { err = errors.Join(err, open.close(ctx)) }()
 	var entrants []*entrant
@@ -70,7 +70,7 @@ func (p *Plan) enginePairs(ctx context.Context, e *sqlengine.Engine, clients int
 		if pair.Replays != replays {
 			continue
 		}
-		n, closes, err := p.pair(ctx, e, clients, pair)
+		n, closes, err := p.pair(ctx, e, clients, pair, compare)
 		if err != nil {
 			return nil, fmt.Errorf("%s, %s: %w", e.Name, pair.Variant.Name, err)
 		}
@@ -82,7 +82,7 @@ func (p *Plan) enginePairs(ctx context.Context, e *sqlengine.Engine, clients int
 }
 
 // pair opens both forms and runs them in turns.
-func (p *Plan) pair(ctx context.Context, e *sqlengine.Engine, clients int, pair refunds.Pair) (*entrant, func() error, error) {
+func (p *Plan) pair(ctx context.Context, e *sqlengine.Engine, clients int, pair refunds.Pair, compare comparison) (*entrant, func() error, error) {
 	variant, closeVariant, err := pair.Variant.Open(ctx, e, nil)
 	if err != nil {
 		return nil, nil, err
@@ -110,10 +110,13 @@ func (p *Plan) pair(ctx context.Context, e *sqlengine.Engine, clients int, pair 
 		row:    result.Row{Group: e.Name, Name: pair.Variant.Name + " ÷ " + pair.Floor.Name, Kind: kind, Against: pair.Floor.Name},
 		engine: e, fixed: fixed,
 		slice: func(ctx context.Context) (figures, error) {
-			return turns(ctx, clients, p.Slice, []measure.Op{keys.op(variant), keys.op(floor)})
+			return compare(ctx, clients, p.Slice, []measure.Op{keys.op(variant), keys.op(floor)})
 		},
 	}, closes, nil
 }
+
+// comparison compares two operations of so many clients, in a slice of that length.
+type comparison func(ctx context.Context, clients int, length time.Duration, ops []measure.Op) (figures, error)
 
 // turns runs two operations in turns and compares them.
 func turns(ctx context.Context, clients int, length time.Duration, ops []measure.Op) (figures, error) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,9 +35,11 @@ type sharing struct {
 	Clients   int                 `json:"clients"`
 }
 
+// share is one key and how long its clients compete for it. Paced: they hold it for a while, and rest after it.
 type share struct {
 	Key    string        `json:"key"`
 	Length time.Duration `json:"length"`
+	Paced  bool          `json:"paced"`
 }
 
 type shared struct {
@@ -70,11 +73,11 @@ func (p *Plan) shared(ctx context.Context, g group, c locks.Competitor, clients 
 		open.later(one.end)
 		all = append(all, one)
 	}
-	return func(_ context.Context, key string) (turns []turn, trips int64, err error) {
+	return func(_ context.Context, what share) (turns []turn, trips int64, err error) {
 		answers, errs := make([]shared, len(all)), make([]error, len(all))
 		var running sync.WaitGroup
 		for i, one := range all {
-			running.Go(func() { answers[i], errs[i] = one.take(share{key, p.Slice}) })
+			running.Go(func() { answers[i], errs[i] = one.take(what) })
 		}
 		running.Wait()
 		for _, a := range answers {
@@ -132,7 +135,7 @@ func (s *sharer) end(context.Context) error {
 func Share(ctx context.Context, args []string) (err error) {
 	var s sharing
 	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &s) != nil {
-		return errors.New("this is for the workload hot alone")
+		return errors.New("this is for the workloads hot, handover and takeover alone")
 	}
 	w := &locks.World{Servers: &servers.Set{Addresses: s.Addresses}}
 	if s.Own != "" {
@@ -141,7 +144,7 @@ func Share(ctx context.Context, args []string) (err error) {
 		}
 		defer func() { err = errors.Join(err, w.Engine.Close(ctx)) }()
 	}
-	for _, c := range locks.Hot(s.Group) {
+	for _, c := range slices.Concat(locks.Hot(s.Group), locks.Handed(s.Group)) {
 		if c.Name == s.Lock {
 			return s.serve(ctx, w, c)
 		}
@@ -165,7 +168,7 @@ func (s sharing) serve(ctx context.Context, w *locks.World, c locks.Competitor) 
 			return nil // the end of the input
 		}
 		before := w.Trips()
-		all, err := compete(ctx, l, what.Key, s.First, s.Steps, s.Clients, what.Length)
+		all, err := compete(ctx, l, what, s.First, s.Steps, s.Clients)
 		answer := shared{Turns: all, Trips: w.Trips() - before}
 		if err != nil {
 			answer.Error = err.Error()

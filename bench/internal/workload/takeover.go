@@ -59,30 +59,28 @@ func (p *Plan) takeovers(ctx context.Context, e *sqlengine.Engine) (list []resul
 	defer func() { err = errors.Join(err, open.close(ctx)) }()
 	g := group{e.Name, &locks.World{Engine: e}}
 	var entrants []*entrant
-	add := func(c locks.Competitor, name string, slice func(*locks.Lock) (figures, error)) error {
-		l, err := p.open(ctx, g, c, &open)
-		if l != nil {
-			entrants = append(entrants, &entrant{
-				row:    result.Row{Group: e.Name, Name: name, Kind: string(c.Kind), Against: locks.OursTwo},
-				engine: e, slice: func(context.Context) (figures, error) { return slice(l) },
-			})
-		}
-		return err
-	}
 	for _, c := range locks.Handed(e.Name) {
 		if c.Name != locks.OursTwo {
 			continue
 		}
-		if err := add(c, c.Name, func(l *locks.Lock) (figures, error) {
-			return handOvers(ctx, l, fmt.Sprintf("alive/%d", run.Add(1)), p.Slice)
-		}); err != nil {
+		take, err := p.take(ctx, g, c, 2, &open)
+		if err != nil {
 			return nil, err
 		}
+		entrants = append(entrants, &entrant{
+			row:    result.Row{Group: e.Name, Name: c.Name, Kind: string(c.Kind), Against: locks.OursTwo},
+			engine: e, slice: func(ctx context.Context) (figures, error) { return p.handedOver(ctx, take) },
+		})
 	}
 	for _, c := range locks.Killed(e.Name) {
-		if err := add(c, c.Name, func(l *locks.Lock) (figures, error) { return p.kills(ctx, e, c.Name, l) }); err != nil {
+		l, err := p.open(ctx, g, c, &open)
+		if err != nil {
 			return nil, err
 		}
+		entrants = append(entrants, &entrant{
+			row:    result.Row{Group: e.Name, Name: c.Name, Kind: string(c.Kind), Against: locks.OursTwo},
+			engine: e, slice: func(ctx context.Context) (figures, error) { return p.kills(ctx, e, c.Name, l) },
+		})
 	}
 	err = p.rounds(ctx, e.Name, entrants)
 	return rows(entrants, "p50"), err

@@ -29,7 +29,7 @@ type image struct {
 	user, database  string
 	passwordEnv     string
 	env             []string
-	data            string // the directory, which is in memory
+	data            string // the directory
 }
 
 // rollbackOnTimeout makes a lock wait that times out (1205) roll back the whole transaction and
@@ -76,9 +76,13 @@ var dockerPool = sync.OnceValues(func() (*dockertest.Pool, error) {
 	return pool, nil
 })
 
-// fromDocker runs the engine in a container that listens on the loopback
-// interface only and is removed with its volumes when it stops.
-func fromDocker(ctx context.Context, e engine) (*server, error) {
+// dockerSource runs an engine in a container that listens on the loopback interface only and is removed with
+// its volumes when it stops. Its files are in memory, or on a disk.
+func dockerSource(disk bool) source {
+	return func(ctx context.Context, e engine) (*server, error) { return fromDocker(ctx, e, disk) }
+}
+
+func fromDocker(ctx context.Context, e engine, disk bool) (*server, error) {
 	pool, err := dockerPool()
 	if err != nil {
 		return nil, err
@@ -103,7 +107,9 @@ func fromDocker(ctx context.Context, e engine) (*server, error) {
 		host.ShmSize = sharedMemory
 		// A container's files are gone with it, so no test may need them after a crash, and
 		// commits need not wait for a disk.
-		host.Tmpfs = map[string]string{img.data: ""}
+		if !disk {
+			host.Tmpfs = map[string]string{img.data: ""}
+		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("Docker cannot run %s:%s: %w", img.repository, img.tag, err) //nolint:staticcheck // a name

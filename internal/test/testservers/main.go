@@ -3,7 +3,7 @@
 // Command testservers makes PostgreSQL, MySQL and MariaDB available, runs a command against them
 // and tears them down again:
 //
-//	testservers [-dir DIR] [-engines LIST] [-local] -- COMMAND ARGS...
+//	testservers [-dir DIR] [-engines LIST] [-local] [-disk] -- COMMAND ARGS...
 //	testservers [-dir DIR] -cluster -- COMMAND ARGS...
 //
 // The second form starts no server: it makes sure that the programs for the clusters of package
@@ -56,6 +56,7 @@ type options struct {
 	install  bool
 	cluster  bool
 	local    bool // a binary of this machine before Docker
+	disk     bool // a container's files on a disk
 	command  []string
 }
 
@@ -63,11 +64,12 @@ type options struct {
 func parseOptions(args []string, getenv func(string) string) (options, error) {
 	flags := flag.NewFlagSet("testservers", flag.ContinueOnError)
 	flags.Usage = func() {
-		_, _ = fmt.Fprintln(flags.Output(), "usage: testservers [-dir DIR] [-engines LIST] [-local] -- COMMAND ARGS...")
+		_, _ = fmt.Fprintln(flags.Output(), "usage: testservers [-dir DIR] [-engines LIST] [-local] [-disk] -- COMMAND ARGS...")
 		flags.PrintDefaults()
 	}
 	dir := flags.String("dir", "", "run the command in this `folder`")
 	local := flags.Bool("local", false, "prefer a server binary of this machine to Docker, which has a proxy between")
+	disk := flags.Bool("disk", false, "keep the files of servers in Docker on a disk, and not in memory, so that a commit waits for it")
 	list := flags.String("engines", getenv("HOLDFAST_TEST_ENGINES"), "run on these engines only: a comma-separated `list` of postgres, mysql, mariadb, sqlite")
 	cluster := flags.Bool("cluster", false, "start no server, but provide the programs of clusters")
 	if err := flags.Parse(args); err != nil {
@@ -83,6 +85,7 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 		install: getenv("HOLDFAST_TEST_INSTALL") != "0",
 		cluster: *cluster,
 		local:   *local,
+		disk:    *disk,
 		command: flags.Args(),
 	}
 	var err error

@@ -59,7 +59,7 @@ func provideAll(ctx context.Context, opts options, folder string) *results {
 		sources = append(sources, local)
 	}
 	if opts.docker {
-		sources = append(sources, fromDocker)
+		sources = append(sources, dockerSource(opts.disk))
 	} else {
 		sources = append(sources, refuse("HOLDFAST_TEST_DOCKER=0"))
 	}
