@@ -99,7 +99,7 @@ func TestForged(t *testing.T) {
 		e.Must(`UPDATE holdfast_audit SET actor = 'olga', hash = $1 WHERE seq = 2`, rows[1].Hash)
 		e.verify(4)
 
-		// Another chain is one of its own: its first row follows no row.
+		// Another chain is separate: its first row follows no row.
 		other := rows[0]
 		other.Chain = "x"
 		first := other.Sum(auditlog.Hash{})

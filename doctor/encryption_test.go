@@ -63,7 +63,7 @@ func TestEncryption(t *testing.T) {
 		} else {
 			want(t, found(pool), "encryption", doctor.Warning)
 		}
-		if e == dbtest.MySQL { // it comes with a certificate of its own
+		if e == dbtest.MySQL { // it makes its own certificate
 			sep := map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")]
 			wantNone(t, found(dbtest.OpenSQL(t, url+sep+"tls=skip-verify")), "encryption")
 		}

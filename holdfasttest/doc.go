@@ -8,7 +8,7 @@
 //	kit.LoseCommit(true)                          // COMMIT is done, its answer is lost
 //	err = service.Refund(ctx, kit.Owner, request) // what does the program say and do now?
 //
-// Kit.Owner is an owner of the test's own: a merchant, a tenant, or whatever the program's owners are.
+// Kit.Owner is an owner for this test alone: a merchant, a tenant, or another kind that the program has.
 //
 // # What to inject
 //

@@ -35,8 +35,8 @@ type Kit[Tx any] struct {
 	// Pool is the same database, for the program's own tables and for checking results. Only
 	// EveryFault injects into its statements.
 	Pool *sql.DB
-	// Owner is an owner of the test's own, for Op.Owner and sqllock.Locker.For: of a merchant, or of
-	// whatever the program's owners are. It is empty with Options.SingleOwner.
+	// Owner is an owner for this test alone, for Op.Owner and sqllock.Locker.For: a merchant, or another
+	// kind that the program has. It is empty with Options.SingleOwner.
 	Owner string
 	// Transport is for the program's calls to the outside. EveryFault injects into them; elsewhere it is
 	// http.DefaultTransport.

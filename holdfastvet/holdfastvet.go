@@ -177,7 +177,7 @@ func (c *checker) inTx(n ast.Node) bool {
 	return true
 }
 
-// sends returns what a call does by itself outside of a transaction; nil is nothing.
+// sends returns what a call itself does outside of a transaction; nil is nothing.
 func (c *checker) sends(call *ast.CallExpr) *outside {
 	callee := typeutil.Callee(c.TypesInfo, call)
 	if callee == nil || callee.Pkg() == nil {

@@ -35,7 +35,7 @@ func (c *checker) attempt(n ast.Node, loop bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
-			return !c.hasRun(n.Type.Params) // it is checked as a function of its own
+			return !c.hasRun(n.Type.Params) // it is checked as a separate function
 		case *ast.GoStmt:
 			if c.reachesStep(n.Call) {
 				c.reportf(n, "steps in a goroutine: the next attempt may reach them in another order; run them one after the other")

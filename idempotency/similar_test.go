@@ -43,7 +43,7 @@ func TestSimilarAfterALostCommit(t *testing.T) {
 	}
 }
 
-// TestSimilarTold checks that tracers are told of each operation that was executed though a similar one had been, and
+// TestSimilarTold checks that tracers get each operation that was executed though a similar one had been, and
 // of no other: not of a replay, nor of a rejection.
 func TestSimilarTold(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func (l *Locker[Tx]) guard(ctx context.Context, q core.Querier, terms []keeper.T
 }
 
 // Term returns the term of a lease that was granted elsewhere, for example in the process that
-// sent a message with the key and token. The lease must be in l's own tables. It guards whoever has
+// sent a message with the key and token. The lease must be in l's own tables. It guards the process that has
 // the term, also after a [Locker.Resume], so it does not equal the term of the lease.
 func (l *Locker[Tx]) Term(key string, token int64) Term {
 	return Term(l.leases.k.TermOf(lockname.Lease, l.owner, key, token))

@@ -22,7 +22,7 @@ import (
 // [Lease.Handle] and [Locker.Resume]. It is a text of printable ASCII, at most 2 KiB: string(h) is
 // what to store or to send.
 //
-// It is a secret: whoever has it, and can write to the tables, has the lock. Nothing that
+// It is a secret: a program that has it, and can write to the tables, has the lock. Nothing that
 // [Locker.Inspect] or [Locker.List] show makes a handle. String and LogValue keep it out of logs.
 type Handle string
 
@@ -99,7 +99,7 @@ func (l *Lease) Wanted() <-chan struct{} { return l.kept().Wanted() }
 // Resume takes up the lease of a handle, without a gap: the term goes on, with the same token and
 // value, and no other caller is granted the lock in between. The returned lease is this Locker's,
 // with its holder's name and the TTL of opts. A handle is good for one Resume: of many calls one
-// succeeds. The new lease has a handle of its own.
+// succeeds. The new lease has a new handle.
 //
 // From then on the term is no longer that of the lease that made the handle. That lease's guards,
 // its SetValue and its Release return [ErrLost]. Its context ends with its next renewal, and at the latest

@@ -40,7 +40,7 @@ func (p *proxy) configure(o *console.Options) (wrap func(http.Handler) http.Hand
 	return func(h http.Handler) http.Handler { return p.authenticated(token, h) }, nil
 }
 
-// authenticated refuses what does not come from the proxy, or names no person. A header that is there twice
+// authenticated refuses what does not come from the proxy, or names no person. A header that comes twice
 // may be one of the client's.
 func (p *proxy) authenticated(token string, h http.Handler) http.Handler {
 	want := sha256.Sum256([]byte("Bearer " + token))

@@ -152,7 +152,7 @@ func rename(client io.Writer, server io.Reader, version string) {
 	}
 }
 
-// read returns a page with a database of its own, and the home of a newcomer, with the page's program.
+// read returns a page with its own database, and the home of a newcomer, with the page's program.
 func read(t *testing.T, name string) (page []byte, home string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "start", name+".md"))

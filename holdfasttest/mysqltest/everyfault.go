@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest/internal/kit"
 )
 
-// EveryFault is [holdfasttest.EveryFault] in a database of its own on the server of dsn, as [New] has it. The
+// EveryFault is [holdfasttest.EveryFault] in a separate database on the server of dsn, as [New] has it. The
 // database is emptied before each fault, but for Holdfast's tables, and dropped when the test ends. The
 // program can use what MySQL or MariaDB has, but for the name of a lock of GET_LOCK that begins with holdfasttest.
 func EveryFault(tb holdfasttest.TB, dsn string, h holdfasttest.Handler, opts ...holdfast.Options) (points int) {

@@ -35,7 +35,7 @@ func Main(m interface{ Run() int }, tables func(ctx context.Context, pool *sql.D
 	return schemas.Main(m, tables)
 }
 
-// New makes a kit in the database of [Main], or in one of its own, on the server of dsn, which is a DSN of go-sql-driver/mysql, with or without
+// New makes a kit in the database of [Main], or in a separate one, on the server of dsn, which is a DSN of go-sql-driver/mysql, with or without
 // mysql:// before it. Its parameters apply; its database does not. dsn "" is that of Variable. The
 // account must be allowed to create databases. A test without a server fails.
 func New(tb holdfasttest.TB, dsn string, opts ...holdfast.Options) *holdfasttest.Kit[*sql.Tx] {

@@ -18,7 +18,7 @@ var one sync.Mutex
 
 var variables = map[dbtest.Engine]string{dbtest.MySQL: "HOLDFAST_TEST_MYSQL_DSN", dbtest.MariaDB: "HOLDFAST_TEST_MARIADB_DSN"}
 
-// TestKits makes each kit in a database of its own, and then twice each in that of Main, side by side.
+// TestKits makes each kit in a separate database, and then twice each in that of Main, side by side.
 func TestKits(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		dsn := os.Getenv(variables[e])

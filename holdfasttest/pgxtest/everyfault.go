@@ -28,7 +28,7 @@ type Handler struct {
 	OtherKeyRefused bool
 }
 
-// EveryFault is [holdfasttest.EveryFault] in a schema of its own in the database of dsn, as [New] has it. The
+// EveryFault is [holdfasttest.EveryFault] in a separate schema in the database of dsn, as [New] has it. The
 // schema is emptied before each fault, but for Holdfast's tables, and dropped when the test ends. A point is
 // a round trip: BEGIN and the statement that travels with it are one, and so are a statement and its COMMIT.
 func EveryFault(tb holdfasttest.TB, dsn string, h Handler, opts ...holdfast.Options) (points int) {

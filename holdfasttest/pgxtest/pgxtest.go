@@ -46,7 +46,7 @@ type Kit struct {
 	Native *pgxpool.Pool
 }
 
-// New makes a kit in the schema of [Main], or in one of its own, in the database of dsn, which is one of
+// New makes a kit in the schema of [Main], or in a separate one, in the database of dsn, which is one of
 // pgx, and puts the schema on the search path of the pool. dsn "" is that of Variable. The role must be allowed to create schemas. A test without a
 // server fails.
 func New(tb holdfasttest.TB, dsn string, opts ...holdfast.Options) *Kit {

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.VerifyNoLeaks(m) }
 
-// TestKits makes each kit in a schema of its own, and then twice each in the schema of Main, side by side.
+// TestKits makes each kit in a separate schema, and then twice each in the schema of Main, side by side.
 func TestKits(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
 		if e != dbtest.Postgres {

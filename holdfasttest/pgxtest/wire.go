@@ -112,7 +112,7 @@ func (w *wire) send(round []message) error {
 		err = w.refuse(round, said, "40P01", "deadlock detected")
 	case everyfault.None:
 		err = w.write(round...)
-	default: // it is done, and the answer reaches nobody
+	default: // it is done, and no caller gets the answer
 		if err := w.ask(round...); err != nil {
 			return err
 		}

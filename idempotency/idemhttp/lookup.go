@@ -90,7 +90,7 @@ func (m *Middleware[T]) absent(w http.ResponseWriter, r *http.Request, op idempo
 	m.options.WriteProblem(w, r, p)
 }
 
-// uncached is a ResponseWriter whose responses no cache keeps, whatever a stored one says: a cache does not know that
+// uncached is a ResponseWriter whose responses no cache keeps, also if a stored one says otherwise: a cache does not know that
 // they belong to a key.
 type uncached struct{ http.ResponseWriter }
 

@@ -48,7 +48,7 @@ func (s *Started[Res]) Wait(ctx context.Context) (idempotency.Result[Res], error
 // InTx, an HTTP handler behind package idemhttp, or your own. The operation is committed, or rolled
 // back, with everything else in tx. Nothing of it runs before the commit. Then a completer continues
 // it: one of this process at once (see [Started.Committed]), or one of any process at its next pass,
-// whatever crashes.
+// also after a crash.
 //
 // The same key again finds the operation, in any state, once the first transaction has committed.
 // StartTx waits for a transaction that is still open, as long as Op.Wait and the store's

@@ -29,8 +29,8 @@ func FuzzOneStatement(f *testing.F) {
 	})
 }
 
-// FuzzCompile checks that numbered parameters become question marks with their arguments in order, whatever a
-// quoted text beside them holds.
+// FuzzCompile checks that numbered parameters become question marks with their arguments in order, and that a
+// quoted text stays as it is.
 func FuzzCompile(f *testing.F) {
 	for _, s := range []string{``, `$1`, `$0`, `''`, `?`, `$`, `$99999999999999999999`, `"`, "`"} {
 		f.Add(s)

@@ -21,7 +21,7 @@ func Unchecked(rawURL string) (setting, better string) {
 		if err != nil {
 			return "", ""
 		}
-		// The driver checks the chain by itself for verify-ca.
+		// The driver itself checks the chain for verify-ca.
 		if c.TLSConfig != nil && c.TLSConfig.InsecureSkipVerify && c.TLSConfig.VerifyPeerCertificate == nil {
 			return "sslmode=prefer or require", "sslmode=verify-full and sslrootcert"
 		}

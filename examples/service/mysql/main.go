@@ -46,7 +46,7 @@ func main() {
 		Run: func(ctx context.Context, r *staged.Run[*sql.Tx], f provider.Refund) (string, error) {
 			call := staged.ExternalCall[string]{Step: "pay", Timeout: 30 * time.Second, OnLeaseEnd: staged.TakeOver}
 			reference, err := staged.Call(ctx, r, call, func(ctx context.Context, key string) (string, error) {
-				answer, err := bank.Refund(ctx, key, f) // an error: nobody knows, so it is asked again with the same key
+				answer, err := bank.Refund(ctx, key, f) // an error: the outcome is unknown, so it is asked again with the same key
 				return answer.Reference, cmp.Or(err, map[string]error{
 					provider.Accepted: staged.Accepted(answer.Reference, 72*time.Hour), // a webhook says more
 					provider.Refused:  idempotency.Reject("refused", "the provider refused"),
@@ -68,7 +68,7 @@ func main() {
 			return reference, cmp.Or(failed, err)
 		},
 	}))
-	shop := func(r *http.Request) (string, error) { return r.Header.Get("Shop"), nil } // yours: who has signed in
+	shop := func(r *http.Request) (string, error) { return r.Header.Get("Shop"), nil } // yours: the user's shop
 	once := must(idemhttp.New(store, idemhttp.Operation("refund request"), idemhttp.Options{Owner: shop}))
 	mux := http.NewServeMux()
 	mux.Handle("/console/", http.StripPrefix("/console", must(console.New(ctx, db, console.Options{Token: os.Getenv("CONSOLE_TOKEN"), Ending: ctx.Done()}))))

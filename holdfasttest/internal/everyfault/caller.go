@@ -11,7 +11,7 @@ import (
 
 // caller returns the line of the program that runs: the first frame outside of Holdfast, database/sql, the
 // driver and net/http. aside: it is another goroutine of the program's than the call's. Holdfast waits for some
-// statements, such as a COMMIT, in a goroutine of its own: then it is the line that has begun that.
+// statements, such as a COMMIT, in another goroutine: then it is the line that has begun that.
 func caller() (line string, aside bool) {
 	pcs := make([]uintptr, 1024)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])

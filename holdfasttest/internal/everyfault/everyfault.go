@@ -44,7 +44,7 @@ type Database[K any] interface {
 	// Clean is a kit into whose statements nothing is injected.
 	Clean() K
 	// Start makes the kit of a process, whose calls to the outside go through via(its transport). closePool closes
-	// its pool, and waits for nobody.
+	// its pool, and waits for no other.
 	Start(p *Process, via func(http.RoundTripper) http.RoundTripper) (kit K, closePool func())
 	// TimePasses ends all leases, and the pauses of staged operations.
 	TimePasses() error
@@ -175,7 +175,7 @@ func (r *faultRun[K]) start(first bool) (*Process, K) {
 }
 
 // call makes one request, and waits for what its goroutines do after the answer. lost means that the
-// process was killed before it had answered: then err reached nobody.
+// process was killed before it had answered: then no caller got err.
 func (r *faultRun[K]) call(p *Process, k K, key string) (lost bool, err error) {
 	r.e.tb.Helper()
 	answer := make(chan bool, 1)

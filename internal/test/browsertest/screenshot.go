@@ -54,7 +54,7 @@ func (b *Browser) save(name, selector string) {
 	if dir == "" {
 		dir = b.TempDir()
 	}
-	if err := os.MkdirAll(dir, 0o750); err != nil { //nolint:gosec // whoever runs the tests names it
+	if err := os.MkdirAll(dir, 0o750); err != nil { //nolint:gosec // the user of the tests names it
 		b.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, name), picture.Data, 0o600); err != nil { //nolint:gosec // the same

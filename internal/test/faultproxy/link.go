@@ -82,7 +82,7 @@ func (l *link) requests() {
 }
 
 // cancels reports whether a request asks PostgreSQL to cancel what another connection runs: the
-// first message of its own connection, with the code 80877102.
+// first message of a new connection, with the code 80877102.
 func cancels(request []byte) bool {
 	return len(request) >= 8 && binary.BigEndian.Uint32(request[4:]) == 80877102
 }

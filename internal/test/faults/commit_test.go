@@ -129,7 +129,7 @@ func commitNeverSent[Tx any](w *world[Tx]) {
 }
 
 // Rule: the loss of a connection is not blamed on the caller, not even if the function ignores the
-// error of its own statement. The operation has no effect, and runs again.
+// error of this statement. The operation has no effect, and runs again.
 func TestIgnoredLossIsNotOpenRows(t *testing.T) {
 	t.Parallel()
 	everyMode(t, ignoredLoss[*sql.Tx], ignoredLoss[pgx.Tx], ignoredLoss[*sqlx.Tx])

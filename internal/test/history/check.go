@@ -187,7 +187,7 @@ func keep(t testing.TB, v Violation, ops History) {
 		dir = os.TempDir()
 	}
 	name := regexp.MustCompile(`[^\w-]+`).ReplaceAllString(t.Name(), "_")
-	if err := os.MkdirAll(dir, 0o750); err != nil { //nolint:gosec // chosen by whoever runs the tests
+	if err := os.MkdirAll(dir, 0o750); err != nil { //nolint:gosec // chosen by the user of the tests
 		t.Logf("history: %v", err)
 	}
 	file, err := os.CreateTemp(dir, name+"-*.html")

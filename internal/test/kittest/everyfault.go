@@ -172,7 +172,7 @@ type counter struct {
 func (c *counter) observe(_ context.Context, s holdfast.Statement) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A statement that travels with the one before it takes no time of its own.
+	// A statement that travels with the one before it takes no further time.
 	if c.on && s.Name != "begin" && s.Name != "rollback" && s.Duration > 0 {
 		c.n++
 	}

@@ -25,7 +25,7 @@ type runner func() int
 
 func (r runner) Run() int { return r() }
 
-// Schemas runs each of kits, which call Outcomes, in a schema of its own, and then twice each in the schema
+// Schemas runs each of kits, which call Outcomes, in a separate schema, and then twice each in the schema
 // of main, side by side. It checks that none is left behind: count counts the schemas with a name.
 func Schemas(t *testing.T, pool *sql.DB, count, current string, main func(m interface{ Run() int }, tables func(context.Context, *sql.DB) error) int,
 	kits map[string]func(t *testing.T, opts ...holdfast.Options) *sql.DB,
@@ -79,7 +79,7 @@ func Schemas(t *testing.T, pool *sql.DB, count, current string, main func(m inte
 func Outcomes[Tx any](t *testing.T, kit *holdfasttest.Kit[Tx]) *sql.DB {
 	t.Helper()
 	ctx := t.Context()
-	if kit.Owner == "" { // in a schema of its own
+	if kit.Owner == "" { // in a separate schema
 		if _, err := kit.Pool.ExecContext(ctx, table); err != nil {
 			t.Fatal(err)
 		}

@@ -91,11 +91,11 @@
 //	reconciled, the provider may accept and pay later                      435,115
 //	parked, events may be wrong and contradict the answer, 1 attempt each  336,104
 //	reconciled, the same, 2 attempts each                                2,724,203
-//	parked, somebody cancels it                                          1,181,592
-//	taken over, somebody cancels it                                        754,473
-//	reconciled, somebody cancels it                                        505,471
+//	parked, an operator cancels it                                       1,181,592
+//	taken over, an operator cancels it                                     754,473
+//	reconciled, an operator cancels it                                     505,471
 //	the same, begun by StartTx                                           1,439,689
-//	parked, the provider may pay later, somebody cancels it (large)      3,384,122
+//	parked, the provider may pay later, an operator cancels it (large)   3,384,122
 //	parked, events may contradict the answer, 2 attempts each (large)    7,766,208
 //	reconciled, may pay later, by StartTx, 3 attempts each (large)       5,762,485
 //

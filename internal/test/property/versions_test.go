@@ -15,7 +15,7 @@ import (
 )
 
 // TestVersionsRise reads, writes, deletes and inserts rows with versions that are now and then old: a row's version goes up by one with each write,
-// and only who has read the last version writes.
+// and only a writer that has read the last version writes.
 func TestVersionsRise(t *testing.T) {
 	t.Parallel()
 	d := onSQLite(t)

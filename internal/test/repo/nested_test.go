@@ -82,7 +82,7 @@ func TestNestedModulesUseTheAPI(t *testing.T) {
 		"options",         // bounds of numbers
 		"refund",          // the refund that it measures, likewise
 		"rowmap",          // ops similar reads tables of the user
-		"stdhandle",       // prove runs the dialect's SQL on connections of its own
+		"stdhandle",       // prove runs the dialect's SQL on its own connections
 		"test/faultproxy", // prove cuts connections
 		"token",           // what the console asks of its token
 	}
@@ -118,7 +118,7 @@ func internals(t *testing.T, module string) (used []string) {
 }
 
 // TestEachModuleIsInAWorkspace checks that go works in each module's folder, with no variable set: go.work at the root
-// has those that are built with the main module, and each other has one of its own. None of them replaces what a user
+// has those that are built with the main module, and each other has its own. None of them replaces what a user
 // of go install would get, and what go.work replaces is the release that the command requires.
 func TestEachModuleIsInAWorkspace(t *testing.T) {
 	t.Parallel()

@@ -99,7 +99,7 @@ func open(t *testing.T, url string) *client {
 	return c
 }
 
-// pay books the refund, unless it is booked: the caller has made sure that nobody else does so now.
+// pay books the refund, unless it is booked: the caller has made sure that no other call does so now.
 func pay(ctx context.Context, tx *sql.Tx, r refund) error {
 	var n int
 	err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM refunds WHERE owner = ? AND no = ?`, r.Owner, r.No).Scan(&n)

@@ -73,7 +73,7 @@ type adapter struct {
 	real  *sql.DB // while the handle is opened
 	world *world  // of the schedule that runs
 	same  byte    // its address stands for every connection, so each is admitted already
-	life  *life   // of a process that may be killed whatever it does, not only in some calls
+	life  *life   // of a process that may be killed at any time, not only in some calls
 }
 
 var _ core.Adapter[*tx] = (*adapter)(nil)
@@ -86,7 +86,7 @@ func (a *adapter) Acquire(ctx context.Context) (core.Conn[*tx], error) {
 	return &conn{of: a}, nil
 }
 
-// Exec and Query implement core.Adapter: each statement has a connection of its own.
+// Exec and Query implement core.Adapter: each statement has a new connection.
 func (a *adapter) Exec(ctx context.Context, text string, args ...any) (core.Result, error) {
 	return (&conn{of: a}).Exec(ctx, text, args...)
 }

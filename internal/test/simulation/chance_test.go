@@ -113,7 +113,7 @@ func onlyLong(t *testing.T) {
 }
 
 // TestExact runs schedules on every processor for as long as -duration says, and then some seeds twice, with a Go
-// that has no chance of its own.
+// that draws nothing itself.
 func TestExact(t *testing.T) {
 	onlyLong(t)
 	binary, first := build(t), *seed

@@ -30,7 +30,7 @@
 // Then it checks what package sqllock promises:
 //
 //   - no two contexts of one lock are alive at a time, and tokens rise;
-//   - a caller gets a term of its own, which a statement granted, and the goroutines of a process get a lock in the order of their calls;
+//   - a caller gets a new term, which a statement granted, and the goroutines of a process get a lock in the order of their calls;
 //   - a release says ok only if its term ended by it, and lost only if another one was granted, or its time was over;
 //   - without faults every call succeeds;
 //   - when the faults are over, every call ends; then nothing is sent any more, and no lock is held.
@@ -41,10 +41,10 @@
 //     while callers trust leases that leave no room, and not once it has expired; nothing revives it then;
 //   - a caller that trusts its lease has a granted ticket in the table, which lasts; tokens rise, and a caller gets the ticket that it asked for;
 //   - a try does not wait, and says held only if there was no room for it at some time;
-//   - a release says ok only if nobody got its units before, and lost only if it did not end its term in time;
+//   - a release says ok only if no other call got its units before, and lost only if it did not end its term in time;
 //   - without lost answers every call succeeds, the goroutines of a process get a lock in the order of their calls, and no ticket is in the
 //     table whose call has ended;
-//   - when the faults are over, a line that nobody has moves, and every call ends; then nothing is sent any more, and no ticket lasts; nor is
+//   - when the faults are over, a line that is free moves, and every call ends; then nothing is sent any more, and no ticket lasts; nor is
 //     there one, but those of killed processes and what has expired.
 //
 // And what package idempotency promises:
@@ -54,7 +54,7 @@
 //   - executed, replayed, rejected, voided, too late, a mismatch and what Lookup finds are what the record says; a call that returns
 //     another error, or panics, has no effect, then or later;
 //   - unknown is the answer only if a COMMIT of the call was not answered, and in progress only after its wait, beside another call;
-//   - nobody gets the error, the panic or the end of the context of another call;
+//   - no call gets the error, the panic or the end of the context of another;
 //   - without faults every call succeeds;
 //   - when the faults are over, every call ends; then nothing is sent any more, no transaction is open, and no flight remains.
 //

@@ -171,7 +171,7 @@ func TestStoreIsEachEngine(t *testing.T) {
 }
 
 // sameLeases runs sequences of statements on the store of leases and on an engine, each with its own texts. Callers
-// learn the same, and the rows are the same, but for tokens and times: who has each lock, whether it lasts, and whether
+// learn the same, and the rows are the same, but for tokens and times: the holder of each lock, whether it lasts, and whether
 // the statement moved its token.
 func sameLeases(e *conformance.Env[*sql.Tx]) {
 	a := access.Of(e.DB)

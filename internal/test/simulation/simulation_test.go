@@ -94,7 +94,7 @@ func (w *world) explain(t *testing.T, of func(*world) scene) {
 	t.Errorf("seed %d, schedule %d: %s; %s\n%s", w.seed, w.episodes, w.violation, same, strings.Join(again.trace[last:], "\n"))
 }
 
-// warm runs some seeds: what is kept for later, such as encoders, is made with a chance of its own.
+// warm runs some seeds: what is kept for later, such as encoders, draws from its own chance.
 func warm(t *testing.T, of func(*world) scene) {
 	t.Helper()
 	open(t)

@@ -14,7 +14,7 @@ import (
 const (
 	// leaveBound is how long a call that gives up waits until its ticket is gone.
 	leaveBound = time.Second
-	// idle is how long a line may stand still although nobody has it, and nothing fails.
+	// idle is how long a line may stand still although it is free, and nothing fails.
 	idle = 1500 * time.Millisecond
 )
 
@@ -227,7 +227,7 @@ func (w *tickets) endedRelease(c *caller, h *holding, a *asked) {
 	c.owes, h.lease, a.line.moved = false, nil, time.Now()
 }
 
-// check checks who has each line: callers that trust their leases have their tickets in it, and room beside each other.
+// check checks the holders of each line: callers that trust their leases have their tickets in it, and room beside each other.
 func (w *tickets) check() {
 	w.swept()
 	now := micros(time.Now())
@@ -276,7 +276,7 @@ func (w *tickets) orphans(l *line, tickets []record) {
 	}
 }
 
-// stands checks that a line in which a call waits moves, if nobody has it and nothing fails.
+// stands checks that a line in which a call waits moves, if it is free and nothing fails.
 func (w *tickets) stands(l *line) {
 	waits := false
 	for _, c := range w.callers {
@@ -297,7 +297,7 @@ func (w *tickets) stands(l *line) {
 	}
 }
 
-// rested checks that nobody has left a ticket that lasts; nor any, where none expires.
+// rested checks that no call has left a ticket that lasts; nor any, where none expires.
 func (w *tickets) rested() {
 	now := micros(time.Now())
 	for _, t := range w.records.committed.tickets {

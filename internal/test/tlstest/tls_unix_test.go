@@ -32,7 +32,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
-// openPostgres opens a pool that checks the server's certificate and shows one of its own. The address is one such
+// openPostgres opens a pool that checks the server's certificate and shows its own. The address is one such
 // as postgres://app@db.example:5432/shop.
 func openPostgres(ctx context.Context, address, caFile, certFile, keyFile string) (*pgxpool.Pool, error) {
 	settings := url.Values{"sslmode": {"verify-full"}, "sslrootcert": {caFile}, "sslcert": {certFile}, "sslkey": {keyFile}}

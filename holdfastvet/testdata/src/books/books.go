@@ -47,5 +47,5 @@ func dropped(ctx context.Context, store *idempotency.Store[*sql.Tx], db *holdfas
 	_ = res
 	_ = idempotency.KeyOf("a")
 	_, err := idempotency.Do(ctx, store, op, book)
-	_ = err // somebody looked
+	_ = err // it was read
 }

@@ -24,7 +24,7 @@ var voids = map[string]func(*env){
 
 const reason = `the customer's "cancel", é 😀`
 
-// void ends the key of conformance.Op(key) in a transaction of its own, for ever.
+// void ends the key of conformance.Op(key) in a separate transaction, for ever.
 func (e *env) void(key string) (a answer, err error) {
 	err = e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
 		a, err = e.voidOn(tx, key, nil)

@@ -1,5 +1,5 @@
 // Package inner contains the suite of functions that fail with the outcome of an inner operation: no
-// package takes it for the outcome of its own.
+// package takes it for its own outcome.
 package inner
 
 import (

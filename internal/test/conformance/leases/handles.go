@@ -52,7 +52,7 @@ func (e *env[Tx]) resumed(l *sqllock.Locker[Tx], h sqllock.Handle, opts ...sqllo
 	return lease
 }
 
-// guards returns the error of a guard, in a transaction of its own.
+// guards returns the error of a guard in a new transaction.
 func (e *env[Tx]) guards(l *sqllock.Locker[Tx], term sqllock.Term) error {
 	return e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error { return l.Guard(ctx, tx, term) })
 }
@@ -265,7 +265,7 @@ func resumeRefused[Tx any](e *env[Tx]) {
 	e.MustRelease(fair)
 }
 
-// resumeInProcess checks that a Locker takes up a lease of its own: the first one ends at once, and a call
+// resumeInProcess checks that a Locker takes up its own lease: the first one ends at once, and a call
 // that waits gets the lock behind the second.
 func resumeInProcess[Tx any](e *env[Tx]) {
 	l := e.locker("one")

@@ -208,7 +208,7 @@ func stagedCancelDoubt[Tx any](e *env[Tx]) {
 	e.wantRefunded("a")
 }
 
-// stagedCancelWorker cancels an operation that a worker has, before its call: the worker loses it and calls nobody.
+// stagedCancelWorker cancels an operation that a worker has, before its call: the worker loses it and makes no call.
 func stagedCancelWorker[Tx any](e *env[Tx]) {
 	f, s := e.undoing(0)
 	_, other := e.undoing(0)
