@@ -91,7 +91,7 @@ race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have t
 # What needs more than a role has: the operator's work, the owner's (triggers, DDL), and tables under
 # other names, for which a test prints no grants.
 ROLES_OTHERS = PrefixAndSchema|DDLInTheFunction|BadGuard|VersionIsEnforced|RowTablesAreChecked|AfterRestoreClone|Enforce.*|Procedure.*|NoLostUpdateOverRows|TablesAreMissing|GuardedRowIsPassedOver
-ROLES_OPERATORS = SimilarScopes|WhoExecutedGoes|EraseStagedOwner|EraseOwner|EraseManyPages|HashedKeys|LostLeaseMakesNone|ForceRelease|^Together$$|DeadLetter$$|DeathIsBlamedOnItsMessage|HeldUpKeyHidesNone|^Cleared$$
+ROLES_OPERATORS = SimilarScopes|WhoExecutedGoes|TwinErasure|EraseStagedOwner|EraseOwner|EraseManyPages|HashedKeys|LostLeaseMakesNone|ForceRelease|^Together$$|DeadLetter$$|DeathIsBlamedOnItsMessage|HeldUpKeyHidesNone|^Cleared$$
 ROLES = $(WITHSERVERS) env $(GOTEST) $(BUILD) $(PARALLEL) $(ARGS) -skip '//($(ROLES_OTHERS)$(1))|///($(ROLES_OTHERS))|////($(ROLES_OTHERS)$(if $(1),|^Again$$))' -run '^Test($(2))$$/^($(or $(4),SQL))$$$(if $(5),/$(5))' $(3)
 
 .PHONY: roles
@@ -106,8 +106,8 @@ roles: $(TESTSERVERS) ## The suites of each role, with exactly the grants that m
 roles: row-security
 row-security: ENGINES = postgres
 row-security: $(TESTSERVERS) ## The same under the printed policies of row level security
-	@HOLDFAST_TEST_ROLE=app HOLDFAST_TEST_ROW_SECURITY=1 $(call ROLES,|$(ROLES_OPERATORS),Records|Leases|RowLocks|Tickets|Register|Rows,./idempotency ./sqllock ./sqllock/rowlock ./sqllock/fairlock ./optimistic/register ./optimistic,SQL|Pgx)
-	@HOLDFAST_TEST_ROLE=app,operator HOLDFAST_TEST_ROW_SECURITY=1 $(call ROLES,,Staged|Limits,./idempotency/staged ./limits,SQL|Pgx)
+	@HOLDFAST_TEST_ROLE=app HOLDFAST_TEST_ROW_SECURITY=1 $(call ROLES,|$(ROLES_OPERATORS)|CopiedClaims,Records|Leases|RowLocks|Tickets|Register|Rows,./idempotency ./sqllock ./sqllock/rowlock ./sqllock/fairlock ./optimistic/register ./optimistic,SQL|Pgx)
+	@HOLDFAST_TEST_ROLE=app,operator HOLDFAST_TEST_ROW_SECURITY=1 $(call ROLES,|OperatorsFilter,Staged|Limits,./idempotency/staged ./limits,SQL|Pgx)
 	@HOLDFAST_TEST_ROLE=app,operator HOLDFAST_TEST_ROW_SECURITY=every-owner $(call ROLES,,Outbox,./idempotency/outbox,SQL|Pgx)
 
 .PHONY: scale
