@@ -40,12 +40,22 @@ const (
 	watchBlind     control = "watch-blind"     // some events are lost
 	resumeByToken  control = "resume-by-token" // whoever knows the token goes on
 	lookThenDo     control = "look-then-do"    // with the functions of another language
+	sessionUnasked control = "session-unasked" // whoever has a session is taken for ended
+	sessionTrusted control = "session-trusted" // a lease is trusted after its session was lost
 )
 
-var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease, freshKey, cancelByLook, checkThenTake, noSimilar, reapEarly, publishLater, eachReplica, watchBlind, resumeByToken, lookThenDo}
+var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease, freshKey, cancelByLook, checkThenTake, noSimilar, reapEarly, publishLater, eachReplica, watchBlind, resumeByToken, lookThenDo, sessionUnasked, sessionTrusted}
 
 // possible reports whether an engine has what the control omits.
-func (c control) possible(e dbtest.Engine) bool { return c != lookThenDo || hasFunctions(e) }
+func (c control) possible(e dbtest.Engine) bool {
+	switch c {
+	case lookThenDo:
+		return hasFunctions(e)
+	case sessionUnasked, sessionTrusted:
+		return e != dbtest.SQLite
+	}
+	return true
+}
 
 // plant removes the protection from the SQL of the leases. The SQL belongs to this client only.
 func (c control) plant(l *dialect.LeaseSQL) {
@@ -64,11 +74,23 @@ func (c control) plant(l *dialect.LeaseSQL) {
 		for _, g := range []*dialect.Grant{&l.Make, &l.Take, &l.HandOver} {
 			g.Text = byClock.ReplaceAllString(g.Text, "$1")
 		}
+	case sessionUnasked:
+		if strings.Contains(l.Liveness.Ended, "IS_FREE_LOCK") {
+			replace(&l.Liveness.Ended, "IS_FREE_LOCK($1)", "IS_FREE_LOCK($1) >= 0")
+		} else {
+			replace(&l.Liveness.Ended, "ELSE 0 END", "ELSE 1 END")
+		}
 	}
 }
 
 // faults returns the faults that reveal the control quickly.
 func (c control) faults(all []kind) (some []kind) {
+	switch c {
+	case sessionUnasked:
+		return []kind{slow, hole} // which end no session
+	case sessionTrusted:
+		return []kind{cut, cut, kill}
+	}
 	for _, k := range all {
 		switch k {
 		case stop:
@@ -79,6 +101,14 @@ func (c control) faults(all []kind) (some []kind) {
 	}
 	return some
 }
+
+// keepsOn reports whether the client trusts its leases after their session was lost. It has long ones
+// then, so that neither a renewal nor their end tells it first.
+func (c *client[Tx]) keepsOn(t *task) bool {
+	return c.Control == sessionTrusted && c.Disconnect && t.job == visit
+}
+
+const longTTL, longHold = 30 * time.Second, 8 * time.Second
 
 // guard lets a transaction commit only if no other call acquired the lease in between.
 func (c *client[Tx]) guard(ctx context.Context, tx Tx, h *holding) error {

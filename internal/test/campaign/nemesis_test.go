@@ -35,6 +35,7 @@ func (c *campaign) strikeAll(ctx context.Context, schedule []fault) {
 
 // strike injects one fault and reports whether it happened.
 func (c *campaign) strike(ctx context.Context, f fault) bool {
+	defer c.endSessions(f)()
 	p, proxy := c.clients[f.Client], c.site.ways[f.Client].proxy
 	after := func(d time.Duration) <-chan time.Time {
 		done := make(chan time.Time, 1)
@@ -88,6 +89,29 @@ func (c *campaign) strike(ctx context.Context, f fault) bool {
 		return c.lockFile(ctx, after(f.Length))
 	}
 	return true
+}
+
+// sessionBound is for how long a process with ReleaseOnDisconnect may trust a lease after its session
+// was lost: three seconds, and one more on a busy machine.
+const sessionBound = 4 * time.Second
+
+// endSessions records a fault that may end the session of a client with ReleaseOnDisconnect: others may be
+// granted its leases at once, and it must not trust them for longer than sessionBound. Call the result after
+// the fault.
+func (c *campaign) endSessions(f fault) (over func()) {
+	var all []int
+	for i, w := range c.site.ways {
+		if w.disconnect && (f.endsSessions() && f.Client == i || f.endsAllSessions()) {
+			all = append(all, c.paused(i, anyLife, history.Now()))
+		}
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, at := range all {
+			c.outside[at].to, c.outside[at].bounded = history.Now()+history.Stamp(sessionBound), true
+		}
+	}
 }
 
 // lose loses a request or an answer, and reports whether there was one in time.

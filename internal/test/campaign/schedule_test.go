@@ -5,6 +5,7 @@ package campaign
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -54,6 +55,16 @@ func (f fault) String() string {
 		s += fmt.Sprintf(" number %d", f.Nth)
 	}
 	return s + fmt.Sprintf(" for %v", f.Length)
+}
+
+// endsSessions reports whether the fault may end connections of its client, and endsAllSessions
+// whether it may end those of all clients.
+func (f fault) endsSessions() bool {
+	return slices.Contains([]kind{kill, cut, lostCommit, lostReply, lostRequest}, f.Kind)
+}
+
+func (f fault) endsAllSessions() bool {
+	return slices.Contains([]kind{server, noRoom, noSpace}, f.Kind)
 }
 
 // gap is the average time between the starts of two faults. Most faults last longer, so they
