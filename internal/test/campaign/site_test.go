@@ -228,12 +228,12 @@ func (s *site) tables(epochs int) {
 			s.t.Fatal(err)
 		}
 	}
-	name, text := "VARBINARY(64)", "VARBINARY(64)"
+	name, text, filler := "VARBINARY(64)", "VARBINARY(64)", "LONGTEXT"
 	switch s.engine {
 	case dbtest.Postgres:
-		name, text = "bytea", "TEXT"
+		name, text, filler = "bytea", "TEXT", "TEXT"
 	case dbtest.SQLite:
-		name, text = "BLOB", "TEXT"
+		name, text, filler = "BLOB", "TEXT", "TEXT"
 	}
 	statements := []string{
 		`CREATE TABLE campaign_orders (name ` + name + ` NOT NULL PRIMARY KEY, balance BIGINT NOT NULL, seq BIGINT NOT NULL)`,
@@ -246,6 +246,7 @@ func (s *site) tables(epochs int) {
 		`CREATE TABLE campaign_posts (id VARCHAR(40) NOT NULL, name ` + name + ` NOT NULL, epoch BIGINT NOT NULL)`,
 		`CREATE TABLE campaign_ticks (tick VARCHAR(20) NOT NULL, who VARCHAR(40) NOT NULL, epoch BIGINT NOT NULL)`,
 		`CREATE TABLE campaign_handles (name ` + name + ` NOT NULL, token BIGINT NOT NULL, id VARCHAR(40) NOT NULL, handle VARCHAR(2048) NOT NULL, epoch BIGINT NOT NULL)`,
+		`CREATE TABLE campaign_filler (text ` + filler + `)`,
 		`CREATE INDEX campaign_handles_name ON campaign_handles (name, token)`,
 		`CREATE TABLE campaign_claims (name ` + name + ` NOT NULL PRIMARY KEY, id VARCHAR(40) NOT NULL)`,
 	}
