@@ -89,7 +89,7 @@ func (c control) faults(all []kind) (some []kind) {
 	case sessionUnasked:
 		return []kind{slow, hole} // which end no session
 	case sessionTrusted:
-		return []kind{cut, cut, kill}
+		return []kind{cut, clientClock}
 	}
 	for _, k := range all {
 		switch k {
@@ -108,7 +108,7 @@ func (c *client[Tx]) keepsOn(t *task) bool {
 	return c.Control == sessionTrusted && c.Disconnect && t.job == visit
 }
 
-const longTTL, longHold = 30 * time.Second, 8 * time.Second
+const longTTL, longHold = 40 * time.Second, 12 * time.Second
 
 // guard lets a transaction commit only if no other call acquired the lease in between.
 func (c *client[Tx]) guard(ctx context.Context, tx Tx, h *holding) error {

@@ -22,16 +22,19 @@ func (s *site) canFillDisk() bool {
 // fillDisk fills the disk of the server, or that of the clients where they are the database, for a
 // while. It starts the server again if it has ended, or still waits for space when there is some: MySQL
 // and MariaDB look once a minute. It reports whether it did, and whether a server noticed.
-func (c *campaign) fillDisk(enough <-chan time.Time) bool {
+func (c *campaign) fillDisk(ctx context.Context, enough <-chan time.Time) bool {
 	c.crashing.Lock()
 	defer c.crashing.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
 	if c.site.own != nil {
 		c.must(c.site.own.FillDisk(true))
 		<-enough
 		err := c.grow(2 * time.Second)
 		c.must(c.site.own.FillDisk(false))
 		c.must(c.site.own.Start())
-		if waits := c.grow(5 * time.Second); waits != nil {
+		if waits := c.grow(3 * time.Second); waits != nil {
 			c.t.Logf("%s: after its disk was full (%v) the server still does not write, and is killed: %v", c.site.engine, err, waits)
 			c.must(c.site.own.Kill())
 			c.must(c.site.own.Start())

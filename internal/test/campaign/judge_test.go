@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/test/history"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
@@ -35,10 +36,10 @@ func (c *campaign) paused(client, life int, from history.Stamp) (at int) {
 	return len(c.outside) - 1
 }
 
-func (c *campaign) resumed(at int) {
+func (c *campaign) resumed(at int, later time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.outside[at].to = history.Now()
+	c.outside[at].to = history.Now() + later
 }
 
 // judgeWhatIsDone judges the epochs that no client can add to any more.

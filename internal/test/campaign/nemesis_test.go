@@ -74,13 +74,13 @@ func (c *campaign) strike(ctx context.Context, f fault) bool {
 	case lostCommit, lostReply, lostRequest:
 		return lose(proxy, f, after(f.Length+2*time.Second))
 	case server:
-		c.crash(after(f.Length))
+		return c.crash(ctx, after(f.Length))
 	case noRoom:
 		return c.takeConnections(ctx, after(f.Length))
 	case noSpace:
-		return c.fillDisk(after(f.Length))
+		return c.fillDisk(ctx, after(f.Length))
 	case clock:
-		c.moveServerClock(f.By)
+		c.moveServerClock(c.site.reach(f.By))
 		<-after(f.Length)
 		c.moveServerClock(0)
 	case clientClock:
@@ -135,17 +135,20 @@ func lose(proxy *faultproxy.Proxy, f fault, enough <-chan time.Time) bool {
 }
 
 // crash kills the server, or all clients where there is no server, and starts it again. Two
-// crashes never overlap.
-func (c *campaign) crash(pause <-chan time.Time) {
+// crashes never overlap. It reports whether there was time for it.
+func (c *campaign) crash(ctx context.Context, pause <-chan time.Time) bool {
 	c.crashing.Lock()
 	defer c.crashing.Unlock()
+	if ctx.Err() != nil {
+		return false // the campaign has ended meanwhile
+	}
 	if c.site.own != nil {
 		c.must(c.site.own.Kill())
 		<-pause
 		begin := time.Now()
 		c.must(c.site.own.Start())
 		c.t.Logf("%s: it took the server %v to start again", c.site.engine, time.Since(begin).Round(time.Millisecond))
-		return
+		return true
 	}
 	for _, p := range c.clients {
 		p.kill()
@@ -154,20 +157,21 @@ func (c *campaign) crash(pause <-chan time.Time) {
 	for _, p := range c.clients {
 		c.must(p.start())
 	}
+	return true
 }
 
 // moveServerClock records when the clock leaps forward by more than the assumption allows: the
 // margin of the shortest leases is half of their TTL.
 func (c *campaign) moveServerClock(to time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.moving.Lock()
+	defer c.moving.Unlock()
 	leap := to - c.serverClock
 	c.serverClock = to
-	from := history.Now()
-	c.site.moveClock(to)
 	if leap > shortTTL/4 {
-		c.outside = append(c.outside, pause{client: everybody, from: from, to: history.Now() + 100*time.Millisecond})
+		at := c.paused(everybody, 0, history.Now())
+		defer func() { c.resumed(at, 100*time.Millisecond) }()
 	}
+	c.site.moveClock(to)
 }
 
 // moveClientClock does not affect the promises: no protocol uses a client's clock. With SQLite
@@ -176,7 +180,7 @@ func (c *campaign) moveServerClock(to time.Duration) {
 func (c *campaign) moveClientClock(p *process, by time.Duration, back <-chan time.Time) {
 	if c.site.engine == dbtest.SQLite {
 		at := c.paused(everybody, 0, history.Now())
-		defer c.resumed(at)
+		defer c.resumed(at, 0)
 	}
 	life := p.say(fmt.Sprintf("clock %d", by))
 	<-back

@@ -38,11 +38,13 @@ type CrashServer struct {
 	launch func() (*exec.Cmd, error)
 	kill   func(pid int)
 	log    string
-	disk   *disk // of its own; nil if it has none
+	disk   *disk               // of its own; nil if it has none
+	pid    func() (int, error) // of the program in Docker
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	ended chan struct{}
+	by    time.Duration // how far its clock was moved
 }
 
 // NewCrashServer starts a server of engine from the binaries of this machine, with env added to
@@ -171,6 +173,11 @@ func (s *CrashServer) Start() error {
 	for end := time.Now().Add(startTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err := s.run(); err != nil {
 			return err
+		}
+		if s.by != 0 {
+			if err = s.moveClock(); err != nil {
+				continue
+			}
 		}
 		if err = s.answers(); err == nil {
 			return nil

@@ -5,10 +5,15 @@ package dbtest
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/test/vdso"
 )
 
 // crashMySQL runs MySQL in Docker: it cannot be installed beside MariaDB.
@@ -44,11 +49,59 @@ func crashDocker(tb testing.TB, image string, env []string, server ...string) (*
 	tb.Cleanup(func() { _, _ = command(docker, "rm", "-f", "-v", name) })
 	address := "mysql://root@tcp(127.0.0.1:" + port + ")/"
 	log := filepath.Join(dir, "log")
+	pid := func() (int, error) { return pidInDocker(docker, name, server[0]) }
 	return &CrashServer{
-		URL: address + "own", admin: address + "mysql", log: log, How: image + " in Docker", InDocker: true, disk: disk,
+		URL: address + "own", admin: address + "mysql", log: log, How: image + " in Docker", InDocker: true, disk: disk, pid: pid,
 		launch: program(nil, dir, log, nil, docker, "start", "-a", name), // ends with the server
 		kill:   func(int) { _, _ = command(docker, "kill", "-s", "KILL", name) },
 	}, nil
+}
+
+// pidInDocker returns the process that a container consists of, once it runs its program.
+func pidInDocker(docker, name, program string) (pid int, err error) {
+	said, err := command(docker, "inspect", "-f", "{{.State.Pid}}", name)
+	if err != nil {
+		return 0, err
+	}
+	if pid, err = strconv.Atoi(said); err != nil {
+		return 0, err
+	}
+	is, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // not where Docker has a machine of its own
+	if err == nil && strings.TrimSpace(string(is)) != program {
+		err = fmt.Errorf("process %d is %q, not %s", pid, is, program)
+	}
+	return pid, err
+}
+
+// MoveClock sets the clock of a server in Docker to the machine's clock plus by, also when it starts
+// again. A server that is down is no error. It needs the rights of root.
+func (s *CrashServer) MoveClock(by time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.by = by
+	err := s.moveClock()
+	if _, gone := s.pid(); gone != nil {
+		return nil // Start moves it
+	}
+	return err
+}
+
+// CanMoveClock returns why MoveClock does not work here.
+func (s *CrashServer) CanMoveClock() error {
+	if s.pid == nil {
+		return errors.New("it does not run in Docker")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moveClock()
+}
+
+func (s *CrashServer) moveClock() error {
+	pid, err := s.pid()
+	if err != nil {
+		return err
+	}
+	return vdso.MoveOther(pid, s.by)
 }
 
 // A disk is a volume of a fixed size for a server in Docker. A second container keeps it while the server
