@@ -55,9 +55,7 @@ func (c *client[Tx]) visit(ctx context.Context, t *task, ask ask) error {
 		return err
 	}
 	h := &holding{lease: lease, term: term, expiry: wall().Add(t.life())}
-	if c.keepsOn(t) {
-		h.deaf, t.books, t.hold = true, 1, longHold
-	}
+	c.linger(t, h)
 	books := t.books
 	if t.job == shared || t.job == permit {
 		books = 0 // others may hold it too
@@ -128,7 +126,7 @@ func (c *client[Tx]) get(ctx context.Context, t *task, ask ask) (*sqllock.Lease,
 	if t.life() != ttl || c.Control == inMemory {
 		opts.NoRenewal = true
 	}
-	if c.keepsOn(t) {
+	if c.Control == sessionTrusted && c.Disconnect && t.job == visit {
 		opts.TTL = longTTL
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.wait)

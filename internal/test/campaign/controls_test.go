@@ -102,13 +102,20 @@ func (c control) faults(all []kind) (some []kind) {
 	return some
 }
 
-// keepsOn reports whether the client trusts its leases after their session was lost. It has long ones
-// then, so that neither a renewal nor their end tells it first.
-func (c *client[Tx]) keepsOn(t *task) bool {
-	return c.Control == sessionTrusted && c.Disconnect && t.job == visit
-}
-
+// longTTL keeps a renewal from telling the client of the control sessionTrusted that it has lost its lease.
 const longTTL, longHold = 40 * time.Second, 12 * time.Second
+
+// linger makes the client whose leases end with its session hold them for long, in the controls of sessions,
+// so that another client asks for one meanwhile.
+func (c *client[Tx]) linger(t *task, h *holding) {
+	switch {
+	case !c.Disconnect || t.job != visit:
+	case c.Control == sessionTrusted:
+		t.books, t.hold, h.deaf = 1, longHold, true
+	case c.Control == sessionUnasked:
+		t.books, t.hold = 1, ttl
+	}
+}
 
 // guard lets a transaction commit only if no other call acquired the lease in between.
 func (c *client[Tx]) guard(ctx context.Context, tx Tx, h *holding) error {

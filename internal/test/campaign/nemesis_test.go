@@ -109,7 +109,7 @@ func (c *campaign) endSessions(f fault) (over func()) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, at := range all {
-			c.outside[at].to, c.outside[at].bounded = history.Now()+history.Stamp(sessionBound), true
+			c.outside[at].to, c.outside[at].bounded = history.Now()+sessionBound, true
 		}
 	}
 }

@@ -55,7 +55,7 @@ func MoveOther(pid int, by time.Duration) error {
 		return err
 	}
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if err = syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			return err
 		}
 		if err = p.outside(v); err == nil {
@@ -83,19 +83,20 @@ func (p process) outside(v library) error {
 var errRuns = errors.New("a thread runs")
 
 func (p process) stopped(v library) error {
-	threads, _ := filepath.Glob(string(p) + "/task/*/syscall")
+	threads, _ := os.ReadDir(string(p) + "/task")
 	if len(threads) == 0 {
 		return errors.New("the process has ended")
 	}
 	for _, thread := range threads {
-		text, err := os.ReadFile(thread)
+		folder := filepath.Join(string(p), "task", thread.Name())
+		text, err := os.ReadFile(folder + "/syscall") //nolint:gosec // in /proc
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue // the thread has ended
 		}
 		if err != nil {
 			return err
 		}
-		stat, _ := os.ReadFile(filepath.Dir(thread) + "/stat")
+		stat, _ := os.ReadFile(folder + "/stat") //nolint:gosec // in /proc
 		if _, state, _ := bytes.Cut(stat, []byte(") ")); len(state) > 0 && state[0] != 'T' && state[0] != 't' {
 			return errRuns
 		}
@@ -113,8 +114,7 @@ func (p process) stopped(v library) error {
 
 // replace writes the functions, unless they are there, and the numbers. The process is stopped.
 func (p process) replace(v library, by time.Duration) error {
-	clock, ofDay, seconds := v.at["__vdso_clock_gettime"], v.at["__vdso_gettimeofday"], v.at["__vdso_time"]
-	at := int64(clock.Value)
+	at, ofDay, seconds := v.place("__vdso_clock_gettime"), v.place("__vdso_gettimeofday"), v.place("__vdso_time")
 	code := append(bytes.Clone(fakeClock), offset(by)...)
 	if bytes.HasPrefix(v.image[at:], fakeClock) {
 		return p.poke(v.base+at, code)
@@ -132,12 +132,12 @@ func (p process) replace(v library, by time.Duration) error {
 	link(sec, 7, 0)
 	toSec := at + int64(len(code))
 	code = append(code, sec...)
-	if clock.Value == 0 || ofDay.Value == 0 || seconds.Value == 0 || uint64(len(code)) > clock.Size {
-		return fmt.Errorf("no room in the vDSO: %+v", clock)
+	if at == 0 || ofDay == 0 || seconds == 0 || uint64(len(code)) > v.at["__vdso_clock_gettime"].Size {
+		return fmt.Errorf("no room in the vDSO: %+v", v.at)
 	}
 	return errors.Join(
 		p.poke(v.base+at, code),
-		p.poke(v.base+int64(ofDay.Value), jump(int64(ofDay.Value), toDay)),
-		p.poke(v.base+int64(seconds.Value), jump(int64(seconds.Value), toSec)),
+		p.poke(v.base+ofDay, jump(ofDay, toDay)),
+		p.poke(v.base+seconds, jump(seconds, toSec)),
 	)
 }

@@ -41,9 +41,9 @@ func offset(by time.Duration) []byte {
 	if seconds > by {
 		seconds -= time.Second
 	}
-	b := binary.LittleEndian.AppendUint64(nil, uint64(seconds/time.Second)) //nolint:gosec // two's complement
-	b = binary.LittleEndian.AppendUint64(b, uint64(by-seconds))
-	return binary.LittleEndian.AppendUint64(b, uint64((by-seconds)/time.Microsecond))
+	b := binary.LittleEndian.AppendUint64(nil, uint64(seconds/time.Second))           //nolint:gosec // two's complement
+	b = binary.LittleEndian.AppendUint64(b, uint64(by-seconds))                       //nolint:gosec // it is not below zero
+	return binary.LittleEndian.AppendUint64(b, uint64((by-seconds)/time.Microsecond)) //nolint:gosec // likewise
 }
 
 // Move sets this process's wall clock to the machine's clock plus by.
@@ -90,6 +90,11 @@ type library struct {
 	base  int64
 	image []byte
 	at    map[string]elf.Symbol
+}
+
+// place returns where a function begins, 0 if there is none.
+func (v library) place(function string) int64 {
+	return int64(v.at[function].Value) //nolint:gosec // it is in the image
 }
 
 // vdso finds the vDSO in the process's memory.

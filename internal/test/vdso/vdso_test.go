@@ -16,7 +16,7 @@ import (
 
 // variable makes the program a child: moved moves its own clock, read prints its clock for each
 // line that it is sent.
-const variable = "HOLDFAST_TEST_VDSO"
+const variable = "HOLDFAST_VDSO_CHILD"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(variable) {
