@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,21 +86,14 @@ func (c control) plant(l *dialect.LeaseSQL) {
 
 // faults returns the faults that reveal the control quickly.
 func (c control) faults(all []kind) (some []kind) {
+	useful := []kind{kill, stop, stop, stop, clientClock}
 	switch c {
 	case sessionUnasked:
-		return []kind{slow, hole} // which end no session
+		useful = []kind{slow, clientClock} // which end no session
 	case sessionTrusted:
-		return []kind{cut, clientClock}
+		useful = []kind{cut, clientClock}
 	}
-	for _, k := range all {
-		switch k {
-		case stop:
-			some = append(some, k, k, k)
-		case kill, clientClock:
-			some = append(some, k)
-		}
-	}
-	return some
+	return slices.DeleteFunc(useful, func(k kind) bool { return !slices.Contains(all, k) })
 }
 
 // longTTL keeps a renewal from telling the client of the control sessionTrusted that it has lost its lease.
