@@ -28,11 +28,13 @@ type campaign struct {
 	clients  []*process
 	crashing sync.Mutex
 
-	mu          sync.Mutex
-	struck      map[kind]int
-	outside     []pause
-	serverClock time.Duration
-	found       []string
+	moving      sync.Mutex
+	serverClock time.Duration // moving guards it
+
+	mu      sync.Mutex
+	struck  map[kind]int
+	outside []pause
+	found   []string
 
 	judged                      int // epochs
 	operations, grants, unknown int
@@ -139,7 +141,7 @@ func (c *campaign) schedule() []fault {
 	if c.control != whole {
 		possible = c.control.faults(possible)
 	}
-	return draw(*seed, c.duration, possible, len(c.clients))
+	return draw(*seed, c.duration, possible, len(c.clients), c.site.own != nil && c.site.own.InDocker)
 }
 
 // run lets the clients work under faults, judges their histories during the campaign, and checks

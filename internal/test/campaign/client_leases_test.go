@@ -55,6 +55,7 @@ func (c *client[Tx]) visit(ctx context.Context, t *task, ask ask) error {
 		return err
 	}
 	h := &holding{lease: lease, term: term, expiry: wall().Add(t.life())}
+	c.linger(t, h)
 	books := t.books
 	if t.job == shared || t.job == permit {
 		books = 0 // others may hold it too
@@ -125,6 +126,9 @@ func (c *client[Tx]) get(ctx context.Context, t *task, ask ask) (*sqllock.Lease,
 	if t.life() != ttl || c.Control == inMemory {
 		opts.NoRenewal = true
 	}
+	if c.Control == sessionTrusted && c.Disconnect && t.job == visit {
+		opts.TTL = longTTL
+	}
 	ctx, cancel := context.WithTimeout(ctx, t.wait)
 	defer cancel()
 	for {
@@ -151,13 +155,21 @@ type holding struct {
 	lease  *sqllock.Lease
 	term   *history.Term
 	expiry time.Time // by this process's wall clock; no code should trust it
+	deaf   bool      // does not look whether the lease's context has ended
+}
+
+func (h *holding) context() context.Context {
+	if h.deaf {
+		return context.WithoutCancel(h.lease.Context())
+	}
+	return h.lease.Context()
 }
 
 // watch holds the lock for d and checks its context continuously. It returns early when the
 // context ends.
 func (h *holding) watch(d time.Duration) {
 	const look = 4 * time.Millisecond
-	for end := time.Now().Add(d); h.term.Observe(h.lease.Context()) && time.Now().Before(end); {
+	for end := time.Now().Add(d); h.term.Observe(h.context()) && time.Now().Before(end); {
 		time.Sleep(min(look, d))
 	}
 }
@@ -165,7 +177,7 @@ func (h *holding) watch(d time.Duration) {
 // book books a refund of a lease's order: it reads the balance, waits, and writes it. Only the
 // guard makes this safe.
 func (c *client[Tx]) book(ctx context.Context, t *task, h *holding) error {
-	h.term.Observe(h.lease.Context())
+	h.term.Observe(h.context())
 	if err := c.looks(t, h); err != nil {
 		return err
 	}
@@ -198,6 +210,6 @@ func (c *client[Tx]) book(ctx context.Context, t *task, h *holding) error {
 		}
 	}
 	t.b.told(a)
-	h.term.Observe(h.lease.Context())
+	h.term.Observe(h.context())
 	return err
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/dsn"
 	"github.com/holdfast-go/holdfast/internal/test/history"
+	"github.com/holdfast-go/holdfast/internal/test/vdso"
 	"github.com/holdfast-go/holdfast/limits"
 	"github.com/holdfast-go/holdfast/optimistic/register"
 	"github.com/holdfast-go/holdfast/sqllock"
@@ -110,7 +111,9 @@ func run[Tx any](o *order, open opener[Tx]) error {
 			if in.Text() == "quit" {
 				quit()
 			} else if _, err := fmt.Sscanf(in.Text(), "clock %d", &by); err == nil {
-				moveClock(by)
+				if err := vdso.Move(by); err != nil {
+					panic(err)
+				}
 				fmt.Println("clock", int64(by))
 			}
 		}

@@ -15,6 +15,9 @@ import (
 func (c *campaign) takeConnections(ctx context.Context, enough <-chan time.Time) bool {
 	c.crashing.Lock() // a server that is down refuses them, too
 	defer c.crashing.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
 	pool, _, err := dsn.Open(c.site.url)
 	if err != nil {
 		c.must(err)

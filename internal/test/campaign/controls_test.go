@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,12 +41,22 @@ const (
 	watchBlind     control = "watch-blind"     // some events are lost
 	resumeByToken  control = "resume-by-token" // whoever knows the token goes on
 	lookThenDo     control = "look-then-do"    // with the functions of another language
+	sessionUnasked control = "session-unasked" // whoever has a session is taken for ended
+	sessionTrusted control = "session-trusted" // a lease is trusted after its session was lost
 )
 
-var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease, freshKey, cancelByLook, checkThenTake, noSimilar, reapEarly, publishLater, eachReplica, watchBlind, resumeByToken, lookThenDo}
+var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease, freshKey, cancelByLook, checkThenTake, noSimilar, reapEarly, publishLater, eachReplica, watchBlind, resumeByToken, lookThenDo, sessionUnasked, sessionTrusted}
 
 // possible reports whether an engine has what the control omits.
-func (c control) possible(e dbtest.Engine) bool { return c != lookThenDo || hasFunctions(e) }
+func (c control) possible(e dbtest.Engine) bool {
+	switch c {
+	case lookThenDo:
+		return hasFunctions(e)
+	case sessionUnasked, sessionTrusted:
+		return e != dbtest.SQLite
+	}
+	return true
+}
 
 // plant removes the protection from the SQL of the leases. The SQL belongs to this client only.
 func (c control) plant(l *dialect.LeaseSQL) {
@@ -64,20 +75,40 @@ func (c control) plant(l *dialect.LeaseSQL) {
 		for _, g := range []*dialect.Grant{&l.Make, &l.Take, &l.HandOver} {
 			g.Text = byClock.ReplaceAllString(g.Text, "$1")
 		}
+	case sessionUnasked:
+		if strings.Contains(l.Liveness.Ended, "IS_FREE_LOCK") {
+			replace(&l.Liveness.Ended, "IS_FREE_LOCK($1)", "IS_FREE_LOCK($1) >= 0")
+		} else {
+			replace(&l.Liveness.Ended, "ELSE 0 END", "ELSE 1 END")
+		}
 	}
 }
 
 // faults returns the faults that reveal the control quickly.
 func (c control) faults(all []kind) (some []kind) {
-	for _, k := range all {
-		switch k {
-		case stop:
-			some = append(some, k, k, k)
-		case kill, clientClock:
-			some = append(some, k)
-		}
+	useful := []kind{kill, stop, stop, stop, clientClock}
+	switch c {
+	case sessionUnasked:
+		useful = []kind{slow, clientClock} // which end no session
+	case sessionTrusted:
+		useful = []kind{cut, clientClock}
 	}
-	return some
+	return slices.DeleteFunc(useful, func(k kind) bool { return !slices.Contains(all, k) })
+}
+
+// longTTL keeps a renewal from telling the client of the control sessionTrusted that it has lost its lease.
+const longTTL, longHold = 40 * time.Second, 12 * time.Second
+
+// linger makes the client whose leases end with its session hold them for long, in the controls of sessions,
+// so that another client asks for one meanwhile.
+func (c *client[Tx]) linger(t *task, h *holding) {
+	switch {
+	case !c.Disconnect || t.job != visit:
+	case c.Control == sessionTrusted:
+		t.books, t.hold, h.deaf = 1, longHold, true
+	case c.Control == sessionUnasked:
+		t.books, t.hold = 1, ttl
+	}
 }
 
 // guard lets a transaction commit only if no other call acquired the lease in between.

@@ -42,16 +42,17 @@
 // for longer than the TTL. Connections are cut, black-holed or slow. The answer to a COMMIT, the
 // answer to any request, or the request itself is lost with its connection. The server's
 // processes are killed with SIGKILL and started again. All its connections are taken, and the
-// clients' are cut. The disk is full, as far as processes can tell (PostgreSQL; SQLite, once its
-// file is larger than the clients' records). The server's clock moves (libfaketime;
-// not MySQL's), by milliseconds up to an hour, forward and back. A client's wall clock moves
-// (see moveClock). SQLite has no server and no connection: there all clients are killed at once,
-// and the file is locked for a while. The log names the faults that the machine does not
-// support.
+// clients' are cut. The disk is full: in Docker the server has a small one of its own, and is killed if it
+// still waits for space when there is some; elsewhere the disk is full as far as processes can tell
+// (PostgreSQL; SQLite, once its file is larger than the clients' records). The server's clock moves, by
+// milliseconds up to an hour, forward and back (libfaketime; in Docker package vdso, by ten seconds at most,
+// if the campaign runs as root). A client's wall clock moves (package vdso). SQLite has no server and no
+// connection: there all clients are killed at once, and the file is locked for a while. The log names the
+// faults that the machine does not support.
 //
-// The campaign starts its own server: PostgreSQL and MariaDB from the binaries of this machine,
-// MySQL in Docker, and MariaDB too where there are no binaries (its clock is not moved then). If that is not possible, it uses the server of the other tests, and neither
-// kills it, nor takes its connections and its disk, nor moves its clock.
+// The campaign starts its own server: PostgreSQL and MariaDB from the binaries of this machine, MySQL in
+// Docker, and MariaDB too where there are no binaries. If that is not possible, it uses the server of the
+// other tests, and neither kills it, nor takes its connections and its disk, nor moves its clock.
 //
 // # What is judged
 //
@@ -59,7 +60,8 @@
 //     judges registers: package history. The checker knows when a process was stopped and when
 //     the database's clock leapt by more than the margin (with SQLite, each client's clock):
 //     then there is no promise that a holder's context ends in time. Guarded commits, releases,
-//     renewals and tokens are judged all the same.
+//     renewals and tokens are judged all the same. The contexts of leases that end with a session
+//     are judged too, except for four seconds after a fault that may have ended it.
 //   - For shared locks and semaphores: tokens, the number of units in use, and releases. A
 //     successful release held its units until it was called, regardless of the clock.
 //   - The tokens of one lease that is used all the time, over all crashes.
@@ -88,9 +90,10 @@
 // TestControl runs the same campaign with one protection removed: see allControls. Among them are
 // no guard, a release by name instead of by term, tokens that start again, a claim made after the
 // work, a new key for each call of the bank, a cancel that stores nothing, a message that is
-// marked before it was handed over. A campaign that finds nothing in ten minutes has failed. With
-// -duration=10m and more each control runs on every engine that has what it omits, otherwise on
-// one. ReleaseOnDisconnect has no control of its own.
+// marked before it was handed over. ReleaseOnDisconnect has two: a session is taken for ended that nobody
+// has asked for, and a lease is trusted after its session was lost. A campaign that finds nothing in ten
+// minutes has failed. With -duration=10m and more each control runs on every engine that has what it
+// omits, otherwise on one.
 //
 // # What a seed repeats
 //

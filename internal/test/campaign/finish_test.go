@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/vdso"
 )
 
 // A part of a client is what it opens, what it runs beside its workers, and what a last process
@@ -39,8 +40,10 @@ const pastAll = 2 * time.Hour
 
 // finish does what is left over when all clients have ended, as a process that starts later would.
 func (c *client[Tx]) finish() error {
-	if c.db.Engine() == holdfast.SQLite && canMoveClock {
-		moveClock(pastAll)
+	if c.db.Engine() == holdfast.SQLite && vdso.Possible {
+		if err := vdso.Move(pastAll); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -60,8 +63,8 @@ func (c *campaign) finishAll() {
 	if c.control != whole && c.any() {
 		return // it was found
 	}
-	if c.site.clock != "" {
-		c.moveServerClock(pastAll)
+	if c.site.canMoveClock() {
+		c.moveServerClock(c.site.reach(pastAll))
 	}
 	last := c.clients[0].order
 	last.URL, last.Native, last.Connector, last.Disconnect, last.Pool = c.site.url, false, false, false, 8

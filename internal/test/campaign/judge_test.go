@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/test/history"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
@@ -22,7 +23,11 @@ const everybody = -1
 type pause struct {
 	client, life int
 	from, to     history.Stamp // to is 0 while it lasts
+	bounded      bool          // who was granted a lease before it does not trust that lease afterwards
 }
+
+// anyLife is the life of a pause that affects all processes of a client.
+const anyLife = -1
 
 func (c *campaign) paused(client, life int, from history.Stamp) (at int) {
 	c.mu.Lock()
@@ -31,10 +36,10 @@ func (c *campaign) paused(client, life int, from history.Stamp) (at int) {
 	return len(c.outside) - 1
 }
 
-func (c *campaign) resumed(at int) {
+func (c *campaign) resumed(at int, later time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.outside[at].to = history.Now()
+	c.outside[at].to = history.Now() + later
 }
 
 // judgeWhatIsDone judges the epochs that no client can add to any more.
@@ -118,13 +123,9 @@ func (c *campaign) recorded(epoch int) (history.History, []history.Span) {
 		var client, life int
 		_, err = fmt.Sscanf(filepath.Base(file), fmt.Sprintf("history-%05d-", epoch)+"%d-%d.jsonl", &client, &life)
 		c.must(err)
-		if client < len(c.site.ways) && c.site.ways[client].disconnect {
-			// Another one may be granted its leases as soon as its connection is lost.
-			spans = append(spans, history.Span{Process: i, From: 0, To: now})
-		}
 		for _, o := range outside {
-			if o.client == client && o.life == life {
-				spans = append(spans, history.Span{Process: i, From: o.from, To: cmp.Or(o.to, now)})
+			if o.client == client && (o.life == life || o.life == anyLife) {
+				spans = append(spans, history.Span{Process: i, From: o.from, To: cmp.Or(o.to, now), Bounded: o.bounded})
 			}
 		}
 	}

@@ -35,6 +35,7 @@ func (c *campaign) strikeAll(ctx context.Context, schedule []fault) {
 
 // strike injects one fault and reports whether it happened.
 func (c *campaign) strike(ctx context.Context, f fault) bool {
+	defer c.endSessions(f)()
 	p, proxy := c.clients[f.Client], c.site.ways[f.Client].proxy
 	after := func(d time.Duration) <-chan time.Time {
 		done := make(chan time.Time, 1)
@@ -73,13 +74,13 @@ func (c *campaign) strike(ctx context.Context, f fault) bool {
 	case lostCommit, lostReply, lostRequest:
 		return lose(proxy, f, after(f.Length+2*time.Second))
 	case server:
-		c.crash(after(f.Length))
+		return c.crash(ctx, after(f.Length))
 	case noRoom:
 		return c.takeConnections(ctx, after(f.Length))
 	case noSpace:
-		return c.fillDisk(after(f.Length))
+		return c.fillDisk(ctx, after(f.Length))
 	case clock:
-		c.moveServerClock(f.By)
+		c.moveServerClock(c.site.reach(f.By))
 		<-after(f.Length)
 		c.moveServerClock(0)
 	case clientClock:
@@ -88,6 +89,29 @@ func (c *campaign) strike(ctx context.Context, f fault) bool {
 		return c.lockFile(ctx, after(f.Length))
 	}
 	return true
+}
+
+// sessionBound is for how long a process with ReleaseOnDisconnect may trust a lease after its session
+// was lost: three seconds, and one more on a busy machine.
+const sessionBound = 4 * time.Second
+
+// endSessions records a fault that may end the session of a client with ReleaseOnDisconnect: others may be
+// granted its leases at once, and it must not trust them for longer than sessionBound. Call the result after
+// the fault.
+func (c *campaign) endSessions(f fault) (over func()) {
+	var all []int
+	for i, w := range c.site.ways {
+		if w.disconnect && (f.endsSessions() && f.Client == i || f.endsAllSessions()) {
+			all = append(all, c.paused(i, anyLife, history.Now()))
+		}
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, at := range all {
+			c.outside[at].to, c.outside[at].bounded = history.Now()+sessionBound, true
+		}
+	}
 }
 
 // lose loses a request or an answer, and reports whether there was one in time.
@@ -111,17 +135,20 @@ func lose(proxy *faultproxy.Proxy, f fault, enough <-chan time.Time) bool {
 }
 
 // crash kills the server, or all clients where there is no server, and starts it again. Two
-// crashes never overlap.
-func (c *campaign) crash(pause <-chan time.Time) {
+// crashes never overlap. It reports whether there was time for it.
+func (c *campaign) crash(ctx context.Context, pause <-chan time.Time) bool {
 	c.crashing.Lock()
 	defer c.crashing.Unlock()
+	if ctx.Err() != nil {
+		return false // the campaign has ended meanwhile
+	}
 	if c.site.own != nil {
 		c.must(c.site.own.Kill())
 		<-pause
 		begin := time.Now()
 		c.must(c.site.own.Start())
 		c.t.Logf("%s: it took the server %v to start again", c.site.engine, time.Since(begin).Round(time.Millisecond))
-		return
+		return true
 	}
 	for _, p := range c.clients {
 		p.kill()
@@ -130,20 +157,21 @@ func (c *campaign) crash(pause <-chan time.Time) {
 	for _, p := range c.clients {
 		c.must(p.start())
 	}
+	return true
 }
 
 // moveServerClock records when the clock leaps forward by more than the assumption allows: the
 // margin of the shortest leases is half of their TTL.
 func (c *campaign) moveServerClock(to time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.moving.Lock()
+	defer c.moving.Unlock()
 	leap := to - c.serverClock
 	c.serverClock = to
-	from := history.Now()
-	c.site.moveClock(to)
 	if leap > shortTTL/4 {
-		c.outside = append(c.outside, pause{client: everybody, from: from, to: history.Now() + 100*time.Millisecond})
+		at := c.paused(everybody, 0, history.Now())
+		defer func() { c.resumed(at, 100*time.Millisecond) }()
 	}
+	c.site.moveClock(to)
 }
 
 // moveClientClock does not affect the promises: no protocol uses a client's clock. With SQLite
@@ -152,7 +180,7 @@ func (c *campaign) moveServerClock(to time.Duration) {
 func (c *campaign) moveClientClock(p *process, by time.Duration, back <-chan time.Time) {
 	if c.site.engine == dbtest.SQLite {
 		at := c.paused(everybody, 0, history.Now())
-		defer c.resumed(at)
+		defer c.resumed(at, 0)
 	}
 	life := p.say(fmt.Sprintf("clock %d", by))
 	<-back

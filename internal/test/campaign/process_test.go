@@ -124,7 +124,7 @@ func (p *process) stop(d <-chan time.Time) {
 	pause := p.c.paused(p.order.Client, life, from)
 	<-d
 	_ = cmd.Process.Signal(syscall.SIGCONT)
-	p.c.resumed(pause)
+	p.c.resumed(pause, 0)
 }
 
 // say sends a line to the current process, and returns the number of that process.

@@ -5,6 +5,7 @@ package campaign
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -56,23 +57,35 @@ func (f fault) String() string {
 	return s + fmt.Sprintf(" for %v", f.Length)
 }
 
+// endsSessions reports whether the fault may end connections of its client, and endsAllSessions
+// whether it may end those of all clients.
+func (f fault) endsSessions() bool {
+	return slices.Contains([]kind{kill, cut, lostCommit, lostReply, lostRequest}, f.Kind)
+}
+
+func (f fault) endsAllSessions() bool {
+	return slices.Contains([]kind{server, noRoom, noSpace}, f.Kind)
+}
+
 // gap is the average time between the starts of two faults. Most faults last longer, so they
 // overlap.
 const gap = 1200 * time.Millisecond
 
 // draw deals out the kinds, each once, again and again: the same seed, duration and kinds give
 // the same schedule. No fault begins in the last fifth of a short campaign, or the last six
-// seconds of a longer one.
-func draw(seed uint64, duration time.Duration, kinds []kind, clients int) (all []fault) {
+// seconds of a longer one. With waits a full disk takes the server away, as a crash does, and each of the two
+// is in every other deal: nothing else can be tested while it is down.
+func draw(seed uint64, duration time.Duration, kinds []kind, clients int, waits bool) (all []fault) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	end := duration - min(duration/5, 6*time.Second)
 	at := time.Second
 	for deal := 0; at < end; deal++ {
 		deck := make([]kind, 0, len(kinds))
 		for _, k := range kinds {
-			if k != server || deal%2 == 0 { // nothing else can be tested while it is down
-				deck = append(deck, k)
+			if k == server && deal%2 != 0 || k == noSpace && waits && deal%2 != 1 {
+				continue
 			}
+			deck = append(deck, k)
 		}
 		rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		for _, k := range deck {

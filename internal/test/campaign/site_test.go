@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/test/vdso"
 	"github.com/holdfast-go/holdfast/migrations"
 )
 
@@ -25,7 +26,8 @@ type site struct {
 	engine dbtest.Engine
 	url    string
 	own    *dbtest.CrashServer // nil if the server is shared and must not be killed
-	clock  string              // the file with the offset of the server's clock; empty if the clock cannot be moved
+	clock  string              // the file with the offset of the server's clock, for libfaketime; empty without
+	vdso   bool                // the server's clock is moved in its memory
 	audit  *sql.DB
 	bank   *bank
 	ways   []*way
@@ -81,8 +83,7 @@ func (s *site) ownServer() {
 	var env []string
 	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	switch {
-	case s.engine == dbtest.MySQL:
-		s.t.Log("mysql: the server's clock is not moved: under libfaketime MySQL 9.7 takes minutes to start")
+	case s.engine == dbtest.MySQL: // under libfaketime MySQL 9.7 takes minutes to start
 	case len(libs) > 0:
 		s.clock = filepath.Join(dir, "clock")
 		env = []string{
@@ -102,15 +103,36 @@ func (s *site) ownServer() {
 		return
 	}
 	s.url = s.own.URL
-	if s.own.InDocker && s.clock != "" {
-		s.clock = ""
-		s.t.Logf("%s: the server's clock is not moved: it runs in Docker, without libfaketime", s.engine)
+	if s.own.InDocker {
+		s.clock = "" // there is no libfaketime
+		err := s.own.CanMoveClock()
+		if s.vdso = err == nil; !s.vdso {
+			s.t.Logf("%s: the server's clock is not moved: %v", s.engine, err)
+		}
 	}
 	s.t.Logf("%s: %s", s.engine, s.own.How)
 }
 
+func (s *site) canMoveClock() bool { return s.clock != "" || s.vdso }
+
+// reach bounds how far the server's clock moves. Without libfaketime a wait until a time of the moved
+// clock takes as much longer.
+func (s *site) reach(by time.Duration) time.Duration {
+	const most = 10 * time.Second
+	if s.vdso {
+		return max(-most, min(by, most))
+	}
+	return by
+}
+
 // moveClock sets the server's clock to the machine's clock plus by.
 func (s *site) moveClock(by time.Duration) {
+	if s.vdso {
+		if err := s.own.MoveClock(by); err != nil {
+			s.t.Error(err)
+		}
+		return
+	}
 	next := s.clock + ".next"
 	err := os.WriteFile(next, fmt.Appendf(nil, "%+.6fs\n", by.Seconds()), 0o600)
 	if err == nil {
@@ -186,9 +208,9 @@ func (s *site) faults() (some []kind) {
 		case server:
 			possible = s.own != nil || s.engine == dbtest.SQLite
 		case clock:
-			possible = s.clock != ""
+			possible = s.canMoveClock()
 		case clientClock:
-			possible = canMoveClock
+			possible = vdso.Possible
 		case lock:
 			possible = s.engine == dbtest.SQLite
 		}
@@ -228,12 +250,12 @@ func (s *site) tables(epochs int) {
 			s.t.Fatal(err)
 		}
 	}
-	name, text := "VARBINARY(64)", "VARBINARY(64)"
+	name, text, filler := "VARBINARY(64)", "VARBINARY(64)", "LONGTEXT"
 	switch s.engine {
 	case dbtest.Postgres:
-		name, text = "bytea", "TEXT"
+		name, text, filler = "bytea", "TEXT", "TEXT"
 	case dbtest.SQLite:
-		name, text = "BLOB", "TEXT"
+		name, text, filler = "BLOB", "TEXT", "TEXT"
 	}
 	statements := []string{
 		`CREATE TABLE campaign_orders (name ` + name + ` NOT NULL PRIMARY KEY, balance BIGINT NOT NULL, seq BIGINT NOT NULL)`,
@@ -246,6 +268,7 @@ func (s *site) tables(epochs int) {
 		`CREATE TABLE campaign_posts (id VARCHAR(40) NOT NULL, name ` + name + ` NOT NULL, epoch BIGINT NOT NULL)`,
 		`CREATE TABLE campaign_ticks (tick VARCHAR(20) NOT NULL, who VARCHAR(40) NOT NULL, epoch BIGINT NOT NULL)`,
 		`CREATE TABLE campaign_handles (name ` + name + ` NOT NULL, token BIGINT NOT NULL, id VARCHAR(40) NOT NULL, handle VARCHAR(2048) NOT NULL, epoch BIGINT NOT NULL)`,
+		`CREATE TABLE campaign_filler (text ` + filler + `)`,
 		`CREATE INDEX campaign_handles_name ON campaign_handles (name, token)`,
 		`CREATE TABLE campaign_claims (name ` + name + ` NOT NULL PRIMARY KEY, id VARCHAR(40) NOT NULL)`,
 	}

@@ -33,14 +33,18 @@ type CrashServer struct {
 	// InDocker: files of this machine, such as those that env names, are not there.
 	InDocker bool
 
+	engine Engine
 	admin  string // the URL of a database that always exists
 	launch func() (*exec.Cmd, error)
 	kill   func(pid int)
 	log    string
+	disk   *disk               // of its own; nil if it has none
+	pid    func() (int, error) // of the program in Docker
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	ended chan struct{}
+	by    time.Duration // how far its clock was moved
 }
 
 // NewCrashServer starts a server of engine from the binaries of this machine, with env added to
@@ -61,6 +65,7 @@ func NewCrashServer(tb testing.TB, e Engine, env ...string) (*CrashServer, error
 	if err != nil {
 		return nil, err
 	}
+	s.engine = e
 	tb.Cleanup(func() { _ = s.Kill() })
 	if err := s.Start(); err != nil {
 		return nil, err
@@ -91,12 +96,16 @@ func (s *CrashServer) Kill() error {
 	}
 }
 
-// FillDisk makes each write of the server fail that would be beyond the first 64 KiB of a file, or
-// ends that. PostgreSQL takes it for a full disk: it ignores the signal (SIGXFSZ), and ends when it
-// cannot write its log. So call Start afterwards. The server runs on this machine: see CanFillDisk.
+// FillDisk takes all space of the server's disk, or gives it back. Where it has no disk of its own, each
+// write fails that would be beyond the first 64 KiB of a file: PostgreSQL takes that for a full disk, and
+// ends when it cannot write its log. MySQL and MariaDB may wait for space, for up to a minute after there
+// is some. So call Start afterwards. See CanFillDisk.
 func (s *CrashServer) FillDisk(full bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.disk != nil {
+		return s.disk.fill(full)
+	}
 	if s.cmd == nil {
 		return nil
 	}
@@ -113,8 +122,14 @@ func (s *CrashServer) FillDisk(full bool) error {
 	return nil
 }
 
-// CanFillDisk reports whether LimitFiles works here.
-func CanFillDisk() bool {
+// CanFillDisk reports whether FillDisk works: MySQL and MariaDB need a disk of their own, because they
+// end with the signal (SIGXFSZ) that PostgreSQL ignores.
+func (s *CrashServer) CanFillDisk() bool {
+	return s.disk != nil || s.engine == Postgres && CanLimitFiles()
+}
+
+// CanLimitFiles reports whether LimitFiles works here.
+func CanLimitFiles() bool {
 	_, err := exec.LookPath("prlimit")
 	return err == nil
 }
@@ -159,6 +174,11 @@ func (s *CrashServer) Start() error {
 		if err := s.run(); err != nil {
 			return err
 		}
+		if s.by != 0 {
+			if err = s.moveClock(); err != nil {
+				continue
+			}
+		}
 		if err = s.answers(); err == nil {
 			return nil
 		}
@@ -202,8 +222,10 @@ func (s *CrashServer) answers() error {
 	return db.QueryRowContext(ctx, "SELECT 1").Scan(&one)
 }
 
-// children returns the processes that a process has started.
+// children returns the processes that a process has started, and those that these have, in one pass over
+// all processes: a server has a hundred.
 func children(pid int) (all []int) {
+	of := map[int][]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, stat := range stats {
 		text, err := os.ReadFile(stat)
@@ -213,9 +235,14 @@ func children(pid int) (all []int) {
 		// The name, in parentheses, may contain any characters.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
-			all = append(all, append(children(child), child)...)
+		if len(fields) > 1 {
+			parent, _ := strconv.Atoi(fields[1])
+			of[parent] = append(of[parent], child)
 		}
+	}
+	all = append(all, of[pid]...)
+	for i := 0; i < len(all); i++ {
+		all = append(all, of[all[i]]...)
 	}
 	return all
 }
@@ -262,11 +289,7 @@ func crashMariaDB(tb testing.TB, env []string) (*CrashServer, error) {
 	server, install := Find("mariadbd"), Find("mariadb-install-db")
 	as, err := accountOf("mysql", "nobody")
 	if server == "" || install == "" {
-		s, err := crashDocker(tb, "mariadb:10.11", "mariadbd", "MARIADB_ALLOW_EMPTY_ROOT_PASSWORD=1")
-		if err != nil {
-			return nil, fmt.Errorf("no mariadbd and mariadb-install-db on this machine, and %w", err)
-		}
-		return s, nil
+		return crashMariaDBInDocker(tb)
 	}
 	if err != nil {
 		return nil, err
@@ -280,43 +303,5 @@ func crashMariaDB(tb testing.TB, env []string) (*CrashServer, error) {
 		URL: address + "own", admin: address + "mysql", log: log, kill: killAll, How: server,
 		launch: program(as, dir, log, env, server, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--bind-address=127.0.0.1", "--port="+port,
 			"--socket=s", "--pid-file=pid", "--skip-name-resolve", "--skip-grant-tables", "--skip-networking=0", "--innodb-buffer-pool-size=32M"),
-	}, nil
-}
-
-// crashMySQL runs MySQL in Docker: it cannot be installed beside MariaDB.
-func crashMySQL(tb testing.TB, env []string) (*CrashServer, error) {
-	return crashDocker(tb, "mysql:9.7", "mysqld", append(env, "MYSQL_ALLOW_EMPTY_PASSWORD=1")...)
-}
-
-// crashDocker runs MySQL or MariaDB in Docker, with env in its environment.
-func crashDocker(tb testing.TB, image, server string, env ...string) (*CrashServer, error) {
-	docker, err := exec.LookPath("docker")
-	if err == nil {
-		err = exec.Command(docker, "info").Run() //nolint:noctx // short
-	}
-	if err != nil {
-		return nil, fmt.Errorf("no Docker: %w", err)
-	}
-	port, name := FreePort(tb), newName()
-	dir := OwnFolder(tb, nil)
-	run := []string{
-		"create", "--name", name, "--label", "holdfast=campaign", "--user", "mysql", "-p", "127.0.0.1:" + port + ":3306",
-	}
-	for _, v := range env {
-		run = append(run, "-e", v)
-	}
-	run = append(run, image, server, "--max-connections=500")
-	if said, err := exec.Command(docker, run...).CombinedOutput(); err != nil { //nolint:noctx // short
-		return nil, fmt.Errorf("docker %s: %w: %s", strings.Join(run, " "), err, said)
-	}
-	tb.Cleanup(func() {
-		_ = exec.Command(docker, "rm", "-f", "-v", name).Run() //nolint:noctx // short
-	})
-	address := "mysql://root@tcp(127.0.0.1:" + port + ")/"
-	log := filepath.Join(dir, "log")
-	return &CrashServer{
-		URL: address + "own", admin: address + "mysql", log: log, How: image + " in Docker", InDocker: true,
-		launch: program(nil, dir, log, nil, docker, "start", "-a", name),                 // ends with the server
-		kill:   func(int) { _ = exec.Command(docker, "kill", "-s", "KILL", name).Run() }, //nolint:noctx // short
 	}, nil
 }

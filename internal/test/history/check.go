@@ -54,6 +54,9 @@ func AnyRefusal() Option { return func(o *options) { o.refusals = false } }
 type Span struct {
 	Process  int // as [Merge] numbers them; [Everybody] means all
 	From, To Stamp
+	// Bounded promises that a trust which begins before the span's end ends in the span, if another
+	// holder was granted the lease: one that goes on beyond To is judged as if there were no span.
+	Bounded bool
 }
 
 // Everybody is the process of a span that affects all processes.

@@ -288,11 +288,17 @@ func TestOutside(t *testing.T) {
 	span := func(process, from, to int) history.Option {
 		return history.Outside(history.Span{Process: process, From: time.Duration(from) * ms, To: time.Duration(to) * ms})
 	}
+	bounded := func(from, to int) history.Option {
+		return history.Outside(history.Span{From: time.Duration(from) * ms, To: time.Duration(to) * ms, Bounded: true})
+	}
 	for name, c := range map[string]struct {
 		h    history.History
 		opts []history.Option
 		ok   bool
 	}{
+		"in a bound":                          {h: h, opts: []history.Option{bounded(50, 121)}, ok: true},
+		"not beyond it":                       {h: h, opts: []history.Option{bounded(50, 119)}},
+		"nor beyond that of a late grant":     {h: late, opts: []history.Option{bounded(50, 119)}},
 		"it is an overlap":                    {h: h},
 		"but for a stop":                      {h: h, opts: []history.Option{span(0, 50, 119)}, ok: true},
 		"of everybody":                        {h: h, opts: []history.Option{span(history.Everybody, 50, 51)}, ok: true},

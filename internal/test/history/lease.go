@@ -115,6 +115,7 @@ func (l *lease) outside(spans []Span) {
 		for _, s := range spans {
 			switch {
 			case s.Process != Everybody && s.Process != t.grant.Process, t.grant.Call > s.To:
+			case s.Bounded && t.trusted > s.To:
 			case t.grant.Return >= s.From:
 				t.trusted, t.ended = t.grant.Call, true
 			case t.trusted > s.From:
