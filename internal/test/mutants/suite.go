@@ -133,7 +133,8 @@ func faultless(ctx context.Context, cmd *exec.Cmd) (map[string][]window, error) 
 		return nil, err
 	}
 	times, since := map[string][]window{}, map[string]int64{}
-	var output []string
+	var output, failures []string
+	of := map[string][]string{} // each test
 	for d := json.NewDecoder(bufio.NewReader(read)); ; {
 		var e struct {
 			Time   time.Time `json:"Time"`
@@ -155,11 +156,17 @@ func faultless(ctx context.Context, cmd *exec.Cmd) (map[string][]window, error) 
 			times[e.Test] = append(times[e.Test], window{since[e.Test], at})
 		case "output":
 			output = append(output, e.Output)
+			of[e.Test] = append(of[e.Test], e.Output)
+		}
+		if e.Action == "fail" {
+			failures = append(failures, of[e.Test]...)
 		}
 	}
 	if err := errors.Join(cmd.Wait(), events.Wait()); err != nil {
-		last := output[max(0, len(output)-40):]
-		return nil, fmt.Errorf("the tests fail without a fault: %w\n%s%s", err, strings.Join(last, ""), stderr.String())
+		if len(failures) == 0 { // the process ended
+			failures = output[max(0, len(output)-40):]
+		}
+		return nil, fmt.Errorf("the tests fail without a fault: %w\n%s%s", err, strings.Join(failures, ""), stderr.String())
 	}
 	return times, nil
 }
