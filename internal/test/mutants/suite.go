@@ -56,8 +56,8 @@ type suite struct {
 	took                      time.Duration
 }
 
-// learn builds the tests of a package and runs them, one at a time.
-func learn(ctx context.Context, pkg, engine, overlay string) (*suite, error) {
+// learn builds the tests of a package and runs those that match, one at a time.
+func learn(ctx context.Context, pkg, engine, overlay, tests string) (*suite, error) {
 	work, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func learn(ctx context.Context, pkg, engine, overlay string) (*suite, error) {
 	}
 	list, ran := filepath.Join(work, "mutants"), filepath.Join(work, "ran")
 	began := time.Now()
-	cmd := s.command(ctx, "-test.v=test2json", "-test.parallel=1", "-test.timeout=30m")
+	cmd := s.command(ctx, "-test.run="+tests, "-test.v=test2json", "-test.parallel=1", "-test.timeout=30m")
 	cmd.Env = append(cmd.Env, "HOLDFAST_TEST_MUTANTS="+list, "HOLDFAST_TEST_RAN="+ran)
 	times, err := faultless(ctx, cmd)
 	if err != nil {
@@ -183,16 +183,29 @@ func (s *suite) readMutants(path string) error {
 // readRan notes for each statement the tests that ran at that time, or near it: a goroutine that a test
 // started may run one shortly after it, and a test's times are those at which its output was read.
 func (s *suite) readRan(path string, times map[string][]window) error {
-	const near = 1500
+	const near, part = 1500, 50
+	parts := map[int64][]string{} // the tests of each part of a second
+	running := func(at int64) []string {
+		from := at - at%part
+		tests, known := parts[from]
+		if known {
+			return tests
+		}
+		for test, windows := range times {
+			if slices.ContainsFunc(windows, func(w window) bool { return w.from < from+part+near && from <= w.to+near }) {
+				tests = append(tests, test)
+			}
+		}
+		parts[from] = tests
+		return tests
+	}
 	return lines(path, func(field []string) {
 		at, _ := strconv.ParseInt(field[0], 10, 64)
 		if s.runs[field[1]] == nil {
 			s.runs[field[1]] = map[string]bool{}
 		}
-		for test, windows := range times {
-			if slices.ContainsFunc(windows, func(w window) bool { return w.from <= at+near && at <= w.to+near }) {
-				s.runs[field[1]][test] = true
-			}
+		for _, test := range running(at) {
+			s.runs[field[1]][test] = true
 		}
 	}, 2)
 }
