@@ -226,7 +226,7 @@ func inProgressAtOnce[Tx any](e *env[Tx]) {
 	op := conformance.Op("a")
 	op.Wait = holdfast.NoWait
 	for range 3 {
-		if _, err := e.Do(e.Store(idempotency.Options{}), op); !errors.Is(err, idempotency.ErrInProgress) {
+		if _, err := e.Do(e.Store(idempotency.Options{LockTimeout: time.Hour}), op); !errors.Is(err, idempotency.ErrInProgress) {
 			e.Errorf("got %v, want in progress", err)
 		}
 	}
