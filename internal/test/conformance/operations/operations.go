@@ -113,7 +113,7 @@ func errorFreesTheKey[Tx any](e *env[Tx]) {
 	_, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(ctx context.Context, tx Tx) (string, error) {
 		return "", errors.Join(boom, e.Effect(ctx, tx, "a"))
 	})
-	if !errors.Is(err, boom) {
+	if !errors.Is(err, boom) || err.Error() != boom.Error() {
 		e.Errorf("got %v, want the function's error", err)
 	}
 	if n := e.Effects("a") + e.Int(`SELECT COUNT(*) FROM holdfast_records`); n != 0 {
