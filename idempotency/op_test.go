@@ -3,9 +3,11 @@ package idempotency
 import (
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // FuzzKeyOf checks that different parts never give the same key.
@@ -30,6 +32,24 @@ func FuzzHashKey(f *testing.F) {
 			t.Errorf("(%q, %q) and (%q, %q) share a hash", a, b, c, d)
 		}
 	})
+}
+
+// TestStates checks which states are final, and how a lookup that found one is told.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	final := []State{StateSucceeded, StateRejected, StateSucceededExpired, StateRejectedExpired}
+	for s := StateAbsent; s <= StateRejectedExpired; s++ {
+		if s.Final() != slices.Contains(final, s) {
+			t.Errorf("%v is final: %t", s, s.Final())
+		}
+		want := trace.Done
+		if s == StateAbsent {
+			want = trace.NotFound
+		}
+		if got := nameOf(s, nil); got != want {
+			t.Errorf("a lookup that found %v is told as %q", s, got)
+		}
+	}
 }
 
 // TestCanonicalRefusesBrokenText uses texts that encoding/json would turn into the same

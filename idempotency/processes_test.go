@@ -207,6 +207,11 @@ func TestPoolOfOne(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		// What reads after an error needs the connection of the transaction.
+		boom := errors.New("boom")
+		if _, err := idempotency.Do(e.Ctx, s, conformance.Op("boom"), func(context.Context, *sql.Tx) (string, error) { return "", boom }); !errors.Is(err, boom) || err.Error() != boom.Error() {
+			t.Errorf("got %v, want the function's error", err)
+		}
 		tx, err := e.Begin(e.Ctx, sql.LevelDefault)
 		if err != nil {
 			t.Fatal(err)

@@ -1,7 +1,7 @@
 // Command mutants plants faults into Holdfast's statements, or into its Go, one at a time, and counts
 // those that no test notices:
 //
-//	mutants [-go [-in PACKAGES]] [-engine NAME] [-sample N -seed S] [-only TEXT] [-within TIME] [-jobs N] [-least N] [-out FILE] PACKAGE...
+//	mutants [-go [-in PACKAGES]] [-engine NAME] [-sample N -seed S] [-only TEXT] [-run TESTS] [-within TIME] [-jobs N] [-least N] [-out FILE] PACKAGE...
 //
 // A mutant drops a condition, a lock clause, an assignment, a "+ 1" or a GREATEST, or turns a
 // comparison at its border: see package sqlmutant. It is planted where statements are compiled
@@ -45,10 +45,10 @@ import (
 var equal string
 
 type options struct {
-	engine, seed, only, in, out string
-	sample, jobs, least         int
-	within                      time.Duration
-	inGo                        bool
+	engine, seed, only, in, out, tests string
+	sample, jobs, least                int
+	within                             time.Duration
+	inGo                               bool
 }
 
 func main() {
@@ -59,6 +59,7 @@ func main() {
 	flag.IntVar(&o.sample, "sample", 0, "run `N` mutants, chosen by -seed; 0 runs all")
 	flag.StringVar(&o.seed, "seed", "", "chooses the sample")
 	flag.StringVar(&o.only, "only", "", "run the mutants whose place or description matches the regular `expression`")
+	flag.StringVar(&o.tests, "run", "", "run the tests that match the `expression` of go test, for a first look: others may notice what survives")
 	flag.IntVar(&o.jobs, "jobs", 2, "run `N` mutants at a time")
 	flag.DurationVar(&o.within, "within", 0, "begin no mutant after this `time`; 0 tries all")
 	flag.IntVar(&o.least, "least", 0, "fail if fewer than `N` percent of a package's mutants are killed")
@@ -107,7 +108,7 @@ func run(ctx context.Context, packages []string, o options) error {
 		}
 	}()
 	for _, pkg := range packages {
-		s, err := learn(ctx, pkg, o.engine, overlay)
+		s, err := learn(ctx, pkg, o.engine, overlay, o.tests)
 		if err != nil {
 			return fmt.Errorf("%s on %s: %w", pkg, o.engine, err)
 		}

@@ -56,8 +56,8 @@ type suite struct {
 	took                      time.Duration
 }
 
-// learn builds the tests of a package and runs them, one at a time.
-func learn(ctx context.Context, pkg, engine, overlay string) (*suite, error) {
+// learn builds the tests of a package and runs those that match, one at a time.
+func learn(ctx context.Context, pkg, engine, overlay, tests string) (*suite, error) {
 	work, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func learn(ctx context.Context, pkg, engine, overlay string) (*suite, error) {
 	}
 	list, ran := filepath.Join(work, "mutants"), filepath.Join(work, "ran")
 	began := time.Now()
-	cmd := s.command(ctx, "-test.v=test2json", "-test.parallel=1", "-test.timeout=30m")
+	cmd := s.command(ctx, "-test.run="+tests, "-test.v=test2json", "-test.parallel=1", "-test.timeout=30m")
 	cmd.Env = append(cmd.Env, "HOLDFAST_TEST_MUTANTS="+list, "HOLDFAST_TEST_RAN="+ran)
 	times, err := faultless(ctx, cmd)
 	if err != nil {
@@ -133,7 +133,8 @@ func faultless(ctx context.Context, cmd *exec.Cmd) (map[string][]window, error) 
 		return nil, err
 	}
 	times, since := map[string][]window{}, map[string]int64{}
-	var output []string
+	var output, failures []string
+	of := map[string][]string{} // each test
 	for d := json.NewDecoder(bufio.NewReader(read)); ; {
 		var e struct {
 			Time   time.Time `json:"Time"`
@@ -155,11 +156,17 @@ func faultless(ctx context.Context, cmd *exec.Cmd) (map[string][]window, error) 
 			times[e.Test] = append(times[e.Test], window{since[e.Test], at})
 		case "output":
 			output = append(output, e.Output)
+			of[e.Test] = append(of[e.Test], e.Output)
+		}
+		if e.Action == "fail" {
+			failures = append(failures, of[e.Test]...)
 		}
 	}
 	if err := errors.Join(cmd.Wait(), events.Wait()); err != nil {
-		last := output[max(0, len(output)-40):]
-		return nil, fmt.Errorf("the tests fail without a fault: %w\n%s%s", err, strings.Join(last, ""), stderr.String())
+		if len(failures) == 0 { // the process ended
+			failures = output[max(0, len(output)-40):]
+		}
+		return nil, fmt.Errorf("the tests fail without a fault: %w\n%s%s", err, strings.Join(failures, ""), stderr.String())
 	}
 	return times, nil
 }
@@ -176,16 +183,29 @@ func (s *suite) readMutants(path string) error {
 // readRan notes for each statement the tests that ran at that time, or near it: a goroutine that a test
 // started may run one shortly after it, and a test's times are those at which its output was read.
 func (s *suite) readRan(path string, times map[string][]window) error {
-	const near = 1500
+	const near, part = 1500, 50
+	parts := map[int64][]string{} // the tests of each part of a second
+	running := func(at int64) []string {
+		from := at - at%part
+		tests, known := parts[from]
+		if known {
+			return tests
+		}
+		for test, windows := range times {
+			if slices.ContainsFunc(windows, func(w window) bool { return w.from < from+part+near && from <= w.to+near }) {
+				tests = append(tests, test)
+			}
+		}
+		parts[from] = tests
+		return tests
+	}
 	return lines(path, func(field []string) {
 		at, _ := strconv.ParseInt(field[0], 10, 64)
 		if s.runs[field[1]] == nil {
 			s.runs[field[1]] = map[string]bool{}
 		}
-		for test, windows := range times {
-			if slices.ContainsFunc(windows, func(w window) bool { return w.from <= at+near && at <= w.to+near }) {
-				s.runs[field[1]][test] = true
-			}
+		for _, test := range running(at) {
+			s.runs[field[1]][test] = true
 		}
 	}, 2)
 }

@@ -78,7 +78,6 @@ func (b *Batcher[Q, A]) Ask(ctx context.Context, q Q, alone func() (A, error)) (
 		return alone()
 	}
 	b.mu.Lock()
-	b.forget(time.Now())
 	if b.room() && len(b.queue) == 0 {
 		place := b.enter(&b.alone)
 		b.mu.Unlock()
@@ -144,7 +143,8 @@ func (b *Batcher[Q, A]) forget(now time.Time) {
 	b.running = slices.Delete(b.running, 0, n)
 }
 
-// watch ends the wait of the queue once the Life of the oldest statement is over. b.mu is held.
+// watch ends the wait of the queue once the Life of the oldest statement is over. It is called when a request
+// comes to wait, and then whenever its timer fires, which may be early: the oldest may have left. b.mu is held.
 func (b *Batcher[Q, A]) watch() {
 	if len(b.queue) == 0 || len(b.running) == 0 {
 		return
@@ -188,7 +188,6 @@ func (b *Batcher[Q, A]) next() {
 			first.alone = b.enter(&b.alone)
 			close(first.done)
 		}
-		b.watch()
 		return
 	}
 	if b.alone+b.together > 0 {
@@ -198,7 +197,6 @@ func (b *Batcher[Q, A]) next() {
 	batch := slices.Clone(b.queue[:n])
 	b.queue = slices.Delete(b.queue, 0, n)
 	id := b.enter(&b.together)
-	b.watch()
 	b.sent.Go(func() {
 		defer b.Leave(id)
 		b.send(batch)

@@ -62,10 +62,6 @@ func TestBatcher(t *testing.T) {
 			gone <- err
 		}()
 		synctest.Wait()
-		giveUp()
-		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
 		for q := range 6 {
 			all.Go(func() {
 				a, err := g.Ask(t.Context(), q, func() (int, error) { alone.Add(1); return 10 * q, nil })
@@ -75,6 +71,10 @@ func TestBatcher(t *testing.T) {
 			})
 		}
 		synctest.Wait()
+		giveUp()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 		close(hold)
 		all.Wait()
 		g.Wait()
@@ -123,6 +123,8 @@ func TestBatcherFew(t *testing.T) {
 		under(2, 3, 0)
 		back()
 		under(1, 3, 0) // enough for a batch, so they wait for the last one that runs alone
+		come(1)
+		under(1, 4, 0) // and so does who comes
 		back()
 		under(0, 0, 1)
 		come(3)
@@ -229,6 +231,17 @@ func TestBatcherSpread(t *testing.T) {
 		hold <- struct{}{}
 		synctest.Wait()
 		is(16, 0, 2)
+		ask(9)
+		for range 6 {
+			hold <- struct{}{}
+		}
+		synctest.Wait()
+		is(16, 0, 3)
+		ask(2)
+		hold <- struct{}{}
+		synctest.Wait()
+		ask(4) // somebody has waited whenever one had run alone: From run, and not Spread
+		is(21, 1, 3)
 		close(hold)
 		all.Wait()
 		idle(t, g)

@@ -205,7 +205,11 @@ func (s *kind) Waited(_ context.Context, names []lockname.Name) (map[lockname.Na
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks = append(s.looks, asked{s.since(), len(names)})
-	return s.waited, s.down
+	waited := map[lockname.Name]bool{}
+	for _, name := range names {
+		waited[name] = s.waited[name]
+	}
+	return waited, s.down
 }
 
 func (s *kind) Ended(l *Lease, lost bool) {

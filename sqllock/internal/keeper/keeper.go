@@ -160,7 +160,7 @@ func (l *Lease) expire() {
 // lapse ends a lease as lost if its trust window is over. In a process that was stopped, a
 // release may run before the timer fires. Mu is held.
 func (k *Keeper) lapse(l *Lease) {
-	if l.live && time.Until(l.until) <= 0 {
+	if time.Until(l.until) <= 0 {
 		k.Lose(l, trace.CauseExpired, "its time was over before a renewal was committed")
 	}
 }

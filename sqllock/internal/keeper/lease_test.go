@@ -88,7 +88,13 @@ func TestKept(t *testing.T) {
 func TestLateTimer(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]func(l *Lease) error{
-		"its context is asked": func(l *Lease) error { _ = l.Context().Err(); return context.Cause(l.Context()) },
+		"its context is asked": func(l *Lease) error {
+			err, cause := l.Context().Err(), context.Cause(l.Context())
+			if (err == nil) != (cause == nil) {
+				return errCaller
+			}
+			return cause
+		},
 		"it is released":       func(l *Lease) error { _ = l.Release(context.Background()); return context.Cause(l.Context()) },
 		"the keeper is closed": func(l *Lease) error { _ = l.keeper.Close(context.Background()); return context.Cause(l.Context()) },
 		"one use is left": func(l *Lease) error {
@@ -247,6 +253,9 @@ func TestAbandoned(t *testing.T) {
 				t.Errorf("Close waits for %d after the first time, and for %d after the second; done is %d", first, last, done)
 			}
 			time.Sleep(time.Hour)
+			if n := k.Pending.Load(); n != 0 {
+				t.Errorf("Close waits for %d after the last time", n)
+			}
 			want := []time.Duration{0, firstPause, 3 * firstPause, 7 * firstPause, 15 * firstPause, 31 * firstPause, 63 * firstPause, 127 * firstPause, 255 * firstPause}
 			want = want[:min(done, len(want))]
 			if len(at) != len(want) || at[len(at)-1] != want[len(want)-1] {
@@ -264,6 +273,9 @@ func TestClose(t *testing.T) {
 		k := f.keep(t)
 		a, b, ticket := f.lease("a", false), f.lease("b", true), f.newLease("ticket", false, time.Now())
 		f.locked(func() { k.KeepWaiting(ticket, time.Now()) })
+		if a.Again(nil) || b.Again(nil) {
+			t.Error("a lease that nobody may acquire again was")
+		}
 		abandoned := f.newLease("abandoned", true, time.Now())
 		f.sweep = func(Abandoned) bool { return f.since() >= firstPause }
 		k.Abandon(f.kind, abandoned.attempt)

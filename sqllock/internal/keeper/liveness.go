@@ -301,9 +301,6 @@ func (s *Liveness) suspect(p Process) {
 
 // Suspected reports whether the session may have ended a moment ago.
 func (s *Liveness) Suspected(p Process) bool {
-	if !p.InSession() {
-		return false
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Before(s.others[p].suspected)

@@ -66,7 +66,7 @@ func TestSessionLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var sessions, happened atomic.Int32
+				var sessions, happened, awaiting atomic.Int32
 				f := &fake{renew: func(_ context.Context, batch []*Lease) (map[AttemptID]bool, map[AttemptID]time.Duration, error) {
 					return all(batch), nil, nil
 				}}
@@ -84,6 +84,8 @@ func TestSessionLost(t *testing.T) {
 						}
 						return []any{first + 10*int(sessions.Load()-1)}, nil
 					case "await":
+						awaiting.Add(1)
+						defer awaiting.Add(-1)
 						wait := time.Second // as MySQL does
 						if before := at - f.since(); before > 0 {
 							wait = min(wait, before)
@@ -154,6 +156,9 @@ func TestSessionLost(t *testing.T) {
 				}
 				next := f.lease("of the next session", false)
 				time.Sleep(time.Hour)
+				if n := awaiting.Load(); n != 1 {
+					t.Errorf("%d connections await the end of a session", n)
+				}
 				if next.Context().Err() != nil || of.Context().Err() != nil {
 					t.Errorf("others ended: %v, %v", context.Cause(next.Context()), context.Cause(of.Context()))
 				}
@@ -288,6 +293,9 @@ func TestSessionEnded(t *testing.T) {
 				}
 			})
 		})
+	}
+	if NewProcess() == NewProcess() {
+		t.Error("two processes have one id")
 	}
 	if !strings.HasPrefix(live(id("this one", true)), "holdfast_live_61626364") {
 		t.Error(live(id("this one", true)))

@@ -107,7 +107,7 @@ func (k *Keeper) renewBatch(background context.Context, of Terms, ttl time.Durat
 	k.Mu.Lock()
 	defer k.Mu.Unlock()
 	for _, l := range batch {
-		rest, there := left[l.attempt.ID]
+		rest := left[l.attempt.ID]
 		switch {
 		case !l.live || l.once && l.granted:
 			continue
@@ -118,7 +118,7 @@ func (k *Keeper) renewBatch(background context.Context, of Terms, ttl time.Durat
 			continue
 		case err != nil:
 			l.renewError, l.locked = better(l.renewError, err), locked
-		case !there || rest <= 0:
+		case rest <= 0:
 			k.Lose(l, trace.CauseTaken, "its row is another's by now, or it was taken away, or it had expired")
 			continue
 		default: // locked, by a guarded transaction

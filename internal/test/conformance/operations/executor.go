@@ -99,6 +99,7 @@ func whoExecuted[Tx any](e *executions[Tx]) {
 		_, _ = e.Do(s, op)
 	})
 	do(e.env, "no")
+	e.as("the cancel", func(e *env[Tx]) { e.void(s, conformance.Op("voided"), idempotency.Executed) })
 	e.wantOriginals("idempotency.do", "", "first", "", "", "", "", "", "fourth")
 
 	for _, request := range []string{"fifth", "sixth"} {
@@ -114,7 +115,7 @@ func whoExecuted[Tx any](e *executions[Tx]) {
 		})
 	}
 	e.wantOriginals("idempotency.do_tx", "", "", "fifth", "")
-	for key, request := range map[string]string{"a": "first", "nobody's": "", "long": strings.Repeat("é", 127), "no": "fourth", "tx": "fifth"} {
+	for key, request := range map[string]string{"a": "first", "nobody's": "", "long": strings.Repeat("é", 127), "no": "fourth", "tx": "fifth", "voided": "the cancel"} {
 		e.wantWho(s, key, request)
 	}
 }

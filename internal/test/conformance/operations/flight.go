@@ -3,6 +3,7 @@ package operations
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,10 +23,44 @@ func Flights[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 			}
 		})
 	})
+	t.Run("WaitsInOneStatement", func(t *testing.T) {
+		t.Parallel()
+		run(t, h, waitsInOneStatement[Tx])
+	})
 	t.Run("FailedLeaderIsNoMismatch", func(t *testing.T) {
 		t.Parallel()
 		run(t, h, failedLeaderIsNoMismatch[Tx])
 	})
+}
+
+// waitsInOneStatement waits for the key of another process in the claim, as long as a lock may be waited for: it does
+// not ask again and again.
+func waitsInOneStatement[Tx any](e *env[Tx]) {
+	o := idempotency.Options{Wait: time.Hour, LockTimeout: time.Hour}
+	var free atomic.Bool
+	var asked atomic.Int64
+	pool := e.Open(e.DSN, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
+		if s.Name == "records.claim" && !free.Load() {
+			asked.Add(1)
+		}
+	}}})
+	s, err := idempotency.New(e.Ctx, pool.DB, o)
+	e.Check(err)
+	release := e.HoldKey("a")
+	defer release()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := e.Do(s, conformance.Op("a"))
+		ended <- err
+	}()
+	time.Sleep(200 * time.Millisecond) // time to ask again
+	free.Store(true)
+	release()
+	e.Check(<-ended)
+	if n := asked.Load(); n != 0 {
+		e.Errorf("%d claims ended while the key was held", n)
+	}
+	e.WantOnce("a")
 }
 
 // wrong returns a different operation under the key of Op(key).

@@ -42,12 +42,26 @@ func lose[Tx any](e *env[Tx], exec func(ctx context.Context, query string, args 
 	case e.InnoDB():
 		return deadlock(e, exec)
 	case e.Engine == dbtest.SQLite:
-		// A write that is cancelled while it runs rolls the transaction back.
-		ctx, cancel := context.WithTimeout(e.Ctx, 100*time.Millisecond)
-		defer cancel()
-		return exec(ctx, `INSERT INTO effects (k, who) WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT x'00', 'endless' FROM c`)
+		return interrupted(e, exec)
 	}
 	return exec(e.Ctx, `INSERT INTO no_such_table VALUES (1)`)
+}
+
+// interrupted cancels a write while it runs, by which SQLite rolls the transaction back. On a busy machine a write
+// may be cancelled before it runs: the transaction has its lock then, and another one is cancelled later.
+func interrupted[Tx any](e *env[Tx], exec func(ctx context.Context, query string, args ...any) error) error {
+	const write = `UPDATE pair SET n = n`
+	if err := exec(e.Ctx, write); err != nil {
+		return err
+	}
+	for bound := 100 * time.Millisecond; ; bound *= 2 {
+		ctx, cancel := context.WithTimeout(e.Ctx, bound)
+		err := exec(ctx, `INSERT INTO effects (k, who) WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT x'00', 'endless' FROM c`)
+		cancel()
+		if _, held := e.SQL.ExecContext(e.Ctx, write); held == nil || e.Ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // deadlock makes the transaction the victim of a deadlock (1213): InnoDB picks the transaction
@@ -295,9 +309,8 @@ func settingsAreRestored[Tx any](e *env[Tx]) {
 		if err != nil {
 			e.Fatal(err)
 		}
-		if _, err := conn.Exec(e.Ctx, e.Rebind(`INSERT INTO effects (k, who) VALUES ($1, 'after')`), []byte(name)); err != nil {
-			e.Error(err)
-		}
+		_, err = conn.Exec(e.Ctx, e.Rebind(`INSERT INTO effects (k, who) VALUES ($1, 'after')`), []byte(name))
+		e.Check(err)
 		conn.Release(false)
 		e.WantOnce(name)
 	}

@@ -27,6 +27,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"ScopesAreDifferent":        scopesAreDifferent[Tx],
 		"StampedeOfOneKey":          stampedeOfOneKey[Tx],
 		"InProgressAtOnce":          inProgressAtOnce[Tx],
+		"InProgressAgain":           inProgressAgain[Tx],
 		"WaitIsBounded":             waitIsBounded[Tx],
 		"WaitEndsInReplay":          waitEndsInReplay[Tx],
 		"FollowersOutliveTheLeader": followersOutliveTheLeader[Tx],
@@ -112,7 +113,7 @@ func errorFreesTheKey[Tx any](e *env[Tx]) {
 	_, err := idempotency.Do(e.Ctx, s, conformance.Op("a"), func(ctx context.Context, tx Tx) (string, error) {
 		return "", errors.Join(boom, e.Effect(ctx, tx, "a"))
 	})
-	if !errors.Is(err, boom) {
+	if !errors.Is(err, boom) || err.Error() != boom.Error() {
 		e.Errorf("got %v, want the function's error", err)
 	}
 	if n := e.Effects("a") + e.Int(`SELECT COUNT(*) FROM holdfast_records`); n != 0 {
@@ -225,7 +226,7 @@ func inProgressAtOnce[Tx any](e *env[Tx]) {
 	op := conformance.Op("a")
 	op.Wait = holdfast.NoWait
 	for range 3 {
-		if _, err := e.Do(e.Store(idempotency.Options{}), op); !errors.Is(err, idempotency.ErrInProgress) {
+		if _, err := e.Do(e.Store(idempotency.Options{LockTimeout: time.Hour}), op); !errors.Is(err, idempotency.ErrInProgress) {
 			e.Errorf("got %v, want in progress", err)
 		}
 	}
@@ -234,6 +235,22 @@ func inProgressAtOnce[Tx any](e *env[Tx]) {
 		e.Errorf("after the holder: %v, %v", r, err)
 	}
 	e.WantOnce("a")
+}
+
+// inProgressAgain asks for a key whose record has expired, while another call executes it again: the delete of the
+// record does not wait either, however long other locks may be waited for.
+func inProgressAgain[Tx any](e *env[Tx]) {
+	if _, err := e.Do(e.Store(idempotency.Options{KeyTTL: time.Hour}), conformance.Op("a")); err != nil {
+		e.Fatal(err)
+	}
+	e.Must(`UPDATE holdfast_records SET result_expires_at = 1, key_expires_at = 1`)
+	release := e.HoldKey("a")
+	defer release()
+	op := conformance.Op("a")
+	op.Wait = holdfast.NoWait
+	if _, err := e.Do(e.Store(idempotency.Options{LockTimeout: time.Hour}), op); !errors.Is(err, idempotency.ErrInProgress) {
+		e.Errorf("got %v, want in progress", err)
+	}
 }
 
 func waitIsBounded[Tx any](e *env[Tx]) {

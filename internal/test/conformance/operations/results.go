@@ -249,6 +249,12 @@ func badResults[Tx any](e *env[Tx]) {
 	if !errors.Is(err, holdfast.ErrInvalid) {
 		e.Errorf("a codec that does not decode: %v", err)
 	}
+	_, err = idempotency.Do(e.Ctx, e.Store(idempotency.Options{Codec: broken{mask{"b", 1}}}), conformance.Op("refused"), func(context.Context, Tx) (string, error) {
+		return "", idempotency.Reject("no", "never")
+	})
+	if !errors.Is(err, holdfast.ErrInvalid) {
+		e.Errorf("a codec that does not decode a rejection: %v", err)
+	}
 	if n := e.Effects("id") + e.Effects("codec") + e.Int(`SELECT COUNT(*) FROM holdfast_records`); n != 0 {
 		e.Errorf("%d rows stand", n)
 	}

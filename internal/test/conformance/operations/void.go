@@ -19,6 +19,7 @@ func Voids[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
 		"VoidedBefore": voidedBefore[Tx],
 		"VoidTooLate":  voidTooLate[Tx],
+		"VoidUnread":   voidUnread[Tx],
 		"VoidWaits":    voidWaits[Tx],
 		"VoidLasts":    voidLasts[Tx],
 		"VoidBeside":   voidBeside[Tx],
@@ -116,6 +117,16 @@ func voidTooLate[Tx any](e *env[Tx]) {
 	e.tooLate("expired", err, idempotency.StateSucceededExpired)
 	_, err = s.Void(e.Ctx, conformance.Op("refused"), "late")
 	e.tooLate("expired", err, idempotency.StateRejectedExpired)
+}
+
+// voidUnread voids with a program that cannot read the rejection that is there, which may be a void or another.
+func voidUnread[Tx any](e *env[Tx]) {
+	e.void(e.Store(idempotency.Options{Codec: mask{"mask:1", 0x5a}}), conformance.Op("a"), idempotency.Executed)
+	_, err := e.Store(idempotency.Options{}).Void(e.Ctx, conformance.Op("a"), "again")
+	var unread *idempotency.ResultError
+	if !errors.As(err, &unread) || !unread.Rejected || errors.Is(err, idempotency.ErrTooLate) {
+		e.Errorf("without the codec: %v", err)
+	}
 }
 
 // voidWaits voids an operation that is in progress: it waits, and is too late. If the operation fails, its
