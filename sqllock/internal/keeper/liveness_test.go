@@ -294,7 +294,7 @@ func TestSessionEnded(t *testing.T) {
 			})
 		})
 	}
-	if NewProcess() == NewProcess() {
+	if one, two := NewProcess(), NewProcess(); one == two {
 		t.Error("two processes have one id")
 	}
 	if !strings.HasPrefix(live(id("this one", true)), "holdfast_live_61626364") {
