@@ -82,6 +82,13 @@ var parts = map[string]func(*Report, *strings.Builder){
 		for _, t := range r.of("flush", "A commit") {
 			pivot(b, t, "p50 µs", "p50", func(row Row) string { return row.Name })
 		}
+		if r.OnDisk == nil {
+			return
+		}
+		for _, t := range r.OnDisk.of("flush", "A commit") {
+			b.WriteString("\nWith all files on a disk, " + r.OnDisk.howLong() + ":\n\n")
+			pivot(b, t, "p50 µs", "p50", func(row Row) string { return row.Name })
+		}
 	},
 	"locks": func(r *Report, b *strings.Builder) {
 		for _, t := range r.of("lock", "Acquire and release, keys") {

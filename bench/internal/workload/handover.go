@@ -52,7 +52,10 @@ func HandOver(ctx context.Context, p *Plan) ([]result.Table, error) {
 func (p *Plan) handOvers(ctx context.Context, g group) (list []result.Row, err error) {
 	var open closers
 	defer func() { err = errors.Join(err, open.close(ctx)) }()
-	entrants := p.paced(g)
+	var entrants []*entrant
+	if e := g.world.Engine; e != nil {
+		entrants = p.canaries(e, ", paced", holdLeast)
+	}
 	for _, c := range locks.Handed(g.name) {
 		take, err := p.take(ctx, g, c, 2, &open)
 		if err != nil {
@@ -80,8 +83,8 @@ func (p *Plan) handedOver(ctx context.Context, take takes) (figures, error) {
 	}
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.Got, b.Got) })
 	var all, after []time.Duration
-	for i, t := range turns[1:] {
-		if last := turns[i]; t.Client != last.Client && t.Asked < last.To { // it waited
+	for i := 1; i < len(turns); i++ {
+		if t, last := turns[i], turns[i-1]; t.Client != last.Client && t.Asked < last.To { // it waited
 			all, after = append(all, time.Duration(t.Got-last.To)), append(after, time.Duration(max(0, t.Got-last.Freed)))
 		}
 	}
@@ -94,33 +97,4 @@ func (p *Plan) handedOver(ctx context.Context, take takes) (figures, error) {
 	later := measure.Taken{Took: after}
 	f["after"] = us(later.Percentile(50))
 	return f, nil
-}
-
-// paced measures a round trip and a commit at the pace of the hand-overs.
-func (p *Plan) paced(g group) []*entrant {
-	e := g.world.Engine
-	if e == nil {
-		return nil
-	}
-	canary := func(name string, op func(ctx context.Context) error) *entrant {
-		return &entrant{
-			row: result.Row{Group: g.name, Name: name, Kind: string(locks.Canary)}, engine: e,
-			slice: func(ctx context.Context) (figures, error) {
-				var took []time.Duration
-				for start := time.Now(); len(took) == 0 || time.Since(start) < p.Slice/2; {
-					time.Sleep(holdLeast) // the pace
-					begin := time.Now()
-					if err := op(ctx); err != nil {
-						return nil, err
-					}
-					took = append(took, time.Since(begin))
-				}
-				slices.Sort(took)
-				f := latency(measure.Taken{Took: took})
-				delete(f, "per_second")
-				return f, nil
-			},
-		}
-	}
-	return []*entrant{canary("round trip, paced", e.Ping), canary("commit of one row, paced", e.Commit)}
 }
