@@ -28,8 +28,8 @@ import (
 var budget = map[string][3]int{
 	"Do":                {42, 137, 4},
 	"DoTx":              {36, 105, 6},
-	"Acquire":           {33, 96, 2},
-	"Release":           {28, 72, 1}, // the attempt of a Lease is behind a method: programs do not see it
+	"Acquire":           {33, 95, 2},
+	"Release":           {28, 70, 1}, // the attempt of a Lease is behind a method: programs do not see it
 	"InTx with a guard": {32, 93, 5},
 	"POST":              {51, 168, 4},
 	"staged operation":  {56, 190, 17},
