@@ -166,7 +166,7 @@ var parts = map[string]func(*Report, *strings.Builder){
 var lockNames = map[string]string{
 	"row FOR UPDATE, database/sql":           "bare `SELECT … FOR UPDATE` in a transaction",
 	"row FOR UPDATE, interpolated":           "bare `SELECT … FOR UPDATE` in a transaction",
-	"Holdfast LockTx in a transaction":       "`rowlock.LockTx` in a transaction",
+	"Holdfast LockTx in a transaction":       "`rowlock.Locker.LockTx` in a transaction",
 	"Holdfast, pgx":                          "lease",
 	"Holdfast, interpolated":                 "lease",
 	"Holdfast, database/sql":                 "lease, `database/sql`",
