@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/vdso"
 )
 
-// variable makes the program a child: moved moves its own clock, read prints its clock for each
-// line that it is sent.
+// variable makes the program a child: moved moves its own clock, read prints its clock as it begins and for
+// each line that it is sent.
 const variable = "HOLDFAST_VDSO_CHILD"
 
 func TestMain(m *testing.M) {
@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 	case "moved":
 		moved()
 	case "read":
+		fmt.Println(time.Now().UnixNano())
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 			fmt.Println(time.Now().UnixNano())
 		}
@@ -80,6 +81,10 @@ func TestMoveOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var at int64
+	if _, err := fmt.Fscan(out, &at); err != nil { // a process that has only been started has no vDSO yet
+		t.Fatal(err)
+	}
 	for _, by := range moves {
 		if err := vdso.MoveOther(cmd.Process.Pid, by); err != nil {
 			t.Fatal(err)
@@ -88,7 +93,6 @@ func TestMoveOther(t *testing.T) {
 		if _, err := fmt.Fprintln(in); err != nil {
 			t.Fatal(err)
 		}
-		var at int64
 		if _, err := fmt.Fscan(out, &at); err != nil {
 			t.Fatal(err)
 		}
