@@ -15,10 +15,9 @@ import (
 
 // A holder keeps the lock for a random time in this range while another client waits for it:
 // long enough for the waiter to be in the queue, and never in step with a waiter's polls. Then it rests until the
-// other has the lock. A slice has at least so many hand-overs.
+// other has the lock.
 const (
-	handOversLeast = 4
-	rest           = 8 * time.Millisecond
+	rest = 8 * time.Millisecond
 
 	holdLeast = 15 * time.Millisecond
 	holdMost  = 30 * time.Millisecond
@@ -37,7 +36,7 @@ func HandOver(ctx context.Context, p *Plan) ([]result.Table, error) {
 		},
 		Picture: result.Bars("p50", "µs from release to grant, p50"),
 		Notes: []string{fmt.Sprintf("The lock is held for %v to %v each time, so that commits and round trips are those of a server that is idle in between: "+
-			"the canaries of each server are taken at the same pace. A process is a program of its own.", holdLeast, holdMost)},
+			"the canaries of each server are taken at the same pace. A process is a program of its own. A slice lasts %v or longer.", holdLeast, holdMost, shareLeast)},
 	}
 	for _, g := range p.groups() {
 		list, err := p.handOvers(ctx, g)
@@ -76,7 +75,7 @@ func (p *Plan) handOvers(ctx context.Context, g group) (list []result.Row, err e
 
 // handedOver passes a lock between two clients.
 func (p *Plan) handedOver(ctx context.Context, take takes) (figures, error) {
-	length := max(p.Slice, handOversLeast*holdMost)
+	length := max(p.Slice, shareLeast)
 	turns, _, err := take(ctx, share{Key: fmt.Sprintf("handover/%d", run.Add(1)), Length: length, Paced: true})
 	if err != nil {
 		return nil, err

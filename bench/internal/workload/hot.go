@@ -42,7 +42,8 @@ func Hot(ctx context.Context, p *Plan) ([]result.Table, error) {
 				"Who polls often takes its own lock back, so an acquisition is no hand-over: holder changes are counted apart. " +
 					"Who never got it in a slice counts as one acquisition in most ÷ least. " +
 					"A process is a program of its own with a quarter of the clients. " +
-					"For what has no processes, these are the changes between the same quarters.",
+					"For what has no processes, these are the changes between the same quarters. " +
+					fmt.Sprintf("A slice lasts %v or longer.", shareLeast),
 			},
 		}
 		for _, g := range p.groups() {
@@ -71,7 +72,7 @@ func (p *Plan) hotGroup(ctx context.Context, g group, clients int) (list []resul
 			continue
 		}
 		e.slice = func(ctx context.Context) (figures, error) {
-			all, trips, err := take(ctx, share{Key: fmt.Sprintf("hot/%d", run.Add(1)), Length: p.Slice})
+			all, trips, err := take(ctx, share{Key: fmt.Sprintf("hot/%d", run.Add(1)), Length: max(p.Slice, shareLeast)})
 			if err != nil {
 				return nil, err
 			}

@@ -35,6 +35,10 @@ type sharing struct {
 	Clients   int                 `json:"clients"`
 }
 
+// shareLeast is how long processes compete for a key at least: they learn of each other by polls, in its first tenths of a
+// second.
+const shareLeast = time.Second
+
 // share is one key and how long its clients compete for it. Paced: they hold it for a while, and rest after it.
 type share struct {
 	Key    string        `json:"key"`
