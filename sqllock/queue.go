@@ -183,8 +183,9 @@ func (m *leases) wait(ctx context.Context, w *waiter) (*keeper.Lease, error) {
 	w.event = make(chan struct{}, 1)
 	m.k.Mu.Unlock()
 	for {
+		ended := keeper.Ended(ctx)
 		m.k.Mu.Lock()
-		over, err := m.over(ctx, w)
+		over, err := m.over(w, ended)
 		if over {
 			m.leave(w)
 			m.k.Mu.Unlock()
@@ -207,18 +208,16 @@ func (m *leases) wait(ctx context.Context, w *waiter) (*keeper.Lease, error) {
 	}
 }
 
-// over reports whether a call need not wait any longer, and its error unless it was given a
-// lease. The keeper's Mu is held.
-func (m *leases) over(ctx context.Context, w *waiter) (bool, error) {
+// over reports whether a call, whose context ended for this reason, need not wait any longer, and its error unless it was
+// given a lease. The keeper's Mu is held.
+func (m *leases) over(w *waiter, ended error) (bool, error) {
 	switch {
 	case w.lease != nil:
 		return true, nil
 	case m.k.Closed:
 		return true, ErrClosed
-	case ctx.Err() != nil:
-		return true, context.Cause(ctx)
 	}
-	return false, nil
+	return ended != nil, ended
 }
 
 // again counts one more acquisition of the lease that this process holds. It returns nil if by

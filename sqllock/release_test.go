@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
@@ -168,4 +169,49 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 		t.Error(err)
 	}
 	return said
+}
+
+// TestWaitUnderALapsedLease waits for a lock of another Locker under the context of a lease whose trust window ends, although
+// its timer has not fired. The context then ends that lease, which takes the lock of the Locker's state.
+func TestWaitUnderALapsedLease(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		l, pool, _ := openLocker(t, engine, Options{TTL: time.Hour})
+		defer func() { _ = l.Close(context.Background()) }()
+		db, err := holdfastsql.Open(t.Context(), pool, holdfast.Options{SingleOwner: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := New(t.Context(), db, Options{TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = other.Close(context.Background()) }()
+		held, err := other.Acquire(t.Context(), "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		outer, err := l.Acquire(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(outer.Context(), "b")
+			ended <- err
+		}()
+		dbtest.Eventually(t, "a call waits", func() bool { return l.leases.k.Waiting() == 1 })
+		outer.kept().Lapse()
+		if err := held.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		select {
+		case err := <-ended:
+			if !errors.Is(err, ErrLost) {
+				t.Errorf("%v, want ErrLost", err)
+			}
+		case <-time.After(dbtest.Hang):
+			t.Fatal("it waits for ever, and so does the whole Locker")
+		}
+	})
 }

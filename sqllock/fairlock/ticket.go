@@ -144,6 +144,7 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 	s.enqueue(c)
 	s.k.Mu.Unlock()
 	for {
+		ended := keeper.Ended(ctx)
 		s.k.Mu.Lock()
 		var err error
 		switch l := c.lease; {
@@ -154,8 +155,8 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 			err = c.err
 		case s.k.Closed:
 			err = sqllock.ErrClosed
-		case ctx.Err() != nil:
-			if err = context.Cause(ctx); l == nil {
+		case ended != nil:
+			if err = ended; l == nil {
 				err = s.statements.Starved(ctx, err)
 			}
 		case l != nil && !l.Live(): // the ticket was lost, or the lease just before it could be returned

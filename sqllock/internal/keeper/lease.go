@@ -109,7 +109,15 @@ type exact struct {
 	lease *Lease
 }
 
-// Err implements context.Context.
+// Ended returns the cause if ctx has ended. Mu is not held: ctx may be that of a lease.
+func Ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// Err implements context.Context. It takes Mu, to end the lease.
 func (e *exact) Err() error {
 	if err := e.Context.Err(); err != nil {
 		return err
