@@ -211,6 +211,7 @@ func (k *Keeper) Close(ctx context.Context) error {
 	var held []*Lease
 	for l := range k.held {
 		held = append(held, l)
+		l.again = 0 // a release by Close is the last one
 		k.lapse(l)
 		k.End(l, ErrClosed)
 	}

@@ -114,6 +114,9 @@ func leaseClose[Tx any](e *env[Tx]) {
 	for _, key := range keys {
 		mine = append(mine, e.MustAcquire(l, key))
 	}
+	reentrant := sqllock.AcquireOptions{Reentry: sqllock.NewReentry()}
+	e.MustAcquire(l, "close again", reentrant)
+	mine = append(mine, e.MustAcquire(l, "close again", reentrant)) // Close ends it although it was acquired twice
 	others := e.MustAcquire(other, "close other")
 	arrived := make(chan arrival, 4)
 	e.queue(e.Ctx, l, keys[0], 0, 2, arrived)
