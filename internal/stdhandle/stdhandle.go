@@ -195,7 +195,7 @@ func (q Querier) stmt(ctx context.Context, query string) *sql.Stmt {
 
 func (q Querier) exec(ctx context.Context, query string, args []any) (sql.Result, error) {
 	if stmt := q.stmt(ctx, query); stmt != nil { //nolint:sqlclosecheck // the transaction closes it, or Prepared
-		if r, err := stmt.ExecContext(ctx, args...); !foreign(err) {
+		if r, err := stmt.ExecContext(ctx, args...); !unsent(err) {
 			return r, err
 		}
 	}
@@ -226,7 +226,7 @@ func (q Querier) Query(ctx context.Context, query string, args ...any) (core.Row
 		if err == nil {
 			return rows, nil
 		}
-		if !foreign(err) {
+		if !unsent(err) {
 			return nil, err
 		}
 	}
@@ -237,8 +237,8 @@ func (q Querier) Query(ctx context.Context, query string, args ...any) (core.Row
 	return rows, nil
 }
 
-// foreign reports whether nothing was sent because the program's transaction is one of another pool.
-// database/sql has no name for this error.
-func foreign(err error) bool {
-	return err != nil && strings.HasPrefix(err.Error(), "sql: Tx.Stmt: statement from different database")
+// unsent reports whether a prepared statement was not sent because the program's transaction is one of another pool, or because
+// leave has closed it. database/sql has no names for these errors.
+func unsent(err error) bool {
+	return err != nil && (strings.HasPrefix(err.Error(), "sql: Tx.Stmt: statement from different database") || err.Error() == "sql: statement is closed")
 }
