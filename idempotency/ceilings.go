@@ -40,13 +40,6 @@ func (e *TooManyError) Is(target error) bool { return target == ErrTooMany }
 // growthDefaults fills in and checks the options that bound the number of records.
 func (o *Options) growthDefaults() error {
 	switch {
-	case o.RejectionTTL != 0:
-	case o.KeyTTL != 0:
-		o.RejectionTTL = o.KeyTTL
-	default:
-		o.RejectionTTL = defaultRejectionTTL
-	}
-	switch {
 	case o.MaxNew != 0:
 	case o.owners == core.OneOwner:
 		o.MaxNew = holdfast.Unlimited

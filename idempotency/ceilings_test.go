@@ -65,6 +65,9 @@ func TestRefusedLives(t *testing.T) {
 		{Options{RejectionTTL: day}, day, day, day},
 		{Options{ResultTTL: 3 * day, KeyTTL: 90 * day, RejectionTTL: 2 * day}, 2 * day, 2 * day, 2 * day},
 		{Options{RejectionTTL: holdfast.Forever}, holdfast.Forever, 0, 0},
+		{Options{KeyTTL: holdfast.Forever}, holdfast.Forever, 0, 0},
+		{Options{ResultTTL: day, KeyTTL: holdfast.Forever}, holdfast.Forever, day, 0},
+		{Options{KeyTTL: holdfast.Forever, RejectionTTL: day}, day, day, day},
 		{Options{ResultTTL: day, RejectionTTL: holdfast.Forever}, holdfast.Forever, day, 0},
 	} {
 		o := c.o

@@ -47,7 +47,7 @@ type Options struct {
 	// operation. Any client can cause rejections, and nothing was executed for them.
 	// After RejectionTTL a call with the key is a first attempt and may execute, so it must be longer than
 	// any delayed duplicate may be on its way (queues of dead letters too). A rejection's result is not
-	// kept longer than ResultTTL. Default: KeyTTL, if that is set; else 30 days. [holdfast.Forever] keeps
+	// kept longer than ResultTTL. Default: KeyTTL, if that is set, to Forever too; else 30 days. [holdfast.Forever] keeps
 	// rejections and their keys, so that the table grows with each refused request. 50 ms to 100 years. Staged operations
 	// do not use it: a rejected one may have had effects outside.
 	RejectionTTL time.Duration
@@ -105,6 +105,9 @@ func (o *Options) withDefaults() error {
 	}
 	if o.ResultTTL == holdfast.Forever && o.KeyTTL > 0 {
 		return once.Invalid("Options.KeyTTL", "is shorter than ResultTTL: a result cannot outlive its key")
+	}
+	if o.RejectionTTL == 0 {
+		o.RejectionTTL = cmp.Or(o.KeyTTL, defaultRejectionTTL) // also where KeyTTL is Forever
 	}
 	for _, d := range []*time.Duration{&o.ResultTTL, &o.KeyTTL} {
 		if *d == holdfast.Forever {
