@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -304,6 +305,15 @@ func expired[Tx any](e *conformance.Env[Tx]) {
 	})
 	again.wants(e, "a late duplicate", codes.AlreadyExists, holdfastgrpc.ReasonExpired)
 	e.WantOnce("42")
+
+	no := serve(e, with[Tx]{store: idempotency.Options{ResultTTL: 50 * time.Millisecond}, service: &service[Tx]{e: e, do: func(context.Context, Tx, *request) error {
+		return idempotency.Reject("closed", "the shop is closed")
+	}}})
+	e.Eventually("the reason is no longer kept", func() bool {
+		again = call(keyed(e.Ctx, "no"), no.client, &request{Order: "43"})
+		return !again.replayed && again.err != nil && !strings.Contains(again.err.Error(), "shop")
+	})
+	again.wants(e, "a late duplicate of a rejected call", codes.FailedPrecondition, holdfastgrpc.ReasonRejected)
 }
 
 func TestTooMany(t *testing.T) {

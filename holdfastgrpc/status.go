@@ -141,6 +141,8 @@ func (i *Interceptors[T]) statusOf(ctx context.Context, err error, failed *failu
 			info["business_id"] = similar.BusinessID
 		}
 		return i.status(codes.FailedPrecondition, ReasonSimilar, "a similar call with another idempotency key was executed before, and nothing was done for this one: if it is meant, send it again with "+MetadataConfirm, info), false
+	case errors.As(err, &expired) && expired.Rejected:
+		return i.status(codes.FailedPrecondition, ReasonRejected, "the request with this idempotency key was rejected, and nothing was done for it: the reason is no longer kept", nil), false
 	case errors.As(err, &expired):
 		info := map[string]string{}
 		if expired.BusinessID != "" {

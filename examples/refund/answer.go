@@ -34,6 +34,7 @@ type answer struct {
 // that a client knows whether to retry.
 func answerOf(refund Refund, wasReplayed bool, err error) answer {
 	var rejection *idempotency.Rejection
+	var old *idempotency.ExpiredError
 	switch {
 	case err == nil && wasReplayed:
 		return answer{outcome: replayed, refund: refund, replay: true}
@@ -49,6 +50,11 @@ func answerOf(refund Refund, wasReplayed bool, err error) answer {
 		return answer{outcome: mismatch, problem: problem{
 			Status: http.StatusUnprocessableEntity, Code: "mismatch",
 			Detail: "this refund number was used before with another amount: use a new number for a new refund",
+		}}
+	case errors.As(err, &old) && old.Rejected:
+		return answer{outcome: rejected, problem: problem{
+			Status: http.StatusUnprocessableEntity, Code: "rejected",
+			Detail: "this refund was rejected, and the reason is no longer kept",
 		}}
 	case errors.Is(err, idempotency.ErrExpired):
 		return answer{outcome: expired, problem: problem{

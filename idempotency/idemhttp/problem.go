@@ -39,7 +39,7 @@ const (
 	// ProblemBusy (503, Retry-After): the requests that are served at once hold as much memory as they
 	// may, and nothing was done. Retry with the same key. See Options.MaxHeld.
 	ProblemBusy = defaultProblemBase + "busy"
-	// ProblemRejected (422): the handler rejected the request; code says why. It stays rejected until
+	// ProblemRejected (422): the handler rejected the request; code says why, as long as the result is kept. It stays rejected until
 	// the rejection expires (idempotency.Options.RejectionTTL, by default 30 days); then its key may execute.
 	ProblemRejected = defaultProblemBase + "rejected"
 	// ProblemExpired (410): the request was executed, and the response is no longer kept.

@@ -65,6 +65,7 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 	var request *requestError
 	var similar *idempotency.SimilarError
 	var inner *idempotency.InnerError
+	var expired *idempotency.ExpiredError
 	switch {
 	case errors.As(err, &request):
 		return request.problem, request.again
@@ -99,6 +100,11 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 		return Problem{
 			Type: ProblemMismatch, Title: "Idempotency-Key belongs to another request", Status: http.StatusUnprocessableEntity,
 			Detail: "The key was used for another request, and nothing was done for this one. Use a key of its own for each intent.",
+		}, false
+	case errors.As(err, &expired) && expired.Rejected:
+		return Problem{
+			Type: ProblemRejected, Title: "Rejected, and the reason is no longer kept", Status: http.StatusUnprocessableEntity,
+			Detail: "The request with this key was rejected, and nothing was done for it. The reason is no longer kept.",
 		}, false
 	case errors.Is(err, idempotency.ErrExpired):
 		return Problem{

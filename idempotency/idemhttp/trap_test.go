@@ -200,6 +200,16 @@ func trapRetention[Tx any](e *conformance.Env[Tx]) {
 	s.wantRuns(1)
 	e.WantOnce("a")
 
+	no := s.replica(so, idemhttp.Options{}, func(*service[Tx], http.ResponseWriter, *http.Request, Tx) error {
+		return idempotency.Reject("closed", "the shop is closed")
+	})
+	no.post("no", "no", "1")
+	e.Eventually("the reason expires", func() bool {
+		a = no.post("no", "no", "1")
+		return !a.replayed
+	})
+	no.want("refused, and nobody knows why", a, http.StatusUnprocessableEntity, idemhttp.ProblemRejected)
+
 	refused := true
 	short := s.replica(idempotency.Options{RejectionTTL: 100 * time.Millisecond}, idemhttp.Options{}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
 		if refused {
