@@ -7,7 +7,7 @@ var Entries = []Entry{
 		"unknown-outcome",
 		[]string{"holdfast.ErrUnknown", "holdfast.UnknownError", "idempotency.ErrUnknown"},
 		"The commit was sent and its answer was lost: the effects are there, or they are not.",
-		"Call again with the same key: the call waits until the server has ended the first transaction, and then replays or executes.",
+		"With a key, call again with the same key: the call waits until the server has ended the first transaction, and then replays or executes. Without one (DB.InTx, Retry and Update of optimistic, a register, Lease.Release), do not simply call again: read what is there first. Work that must happen once belongs under idempotency.Do, or needs a row with a unique number in the same transaction.",
 	},
 	{
 		"transaction-lost",
@@ -265,7 +265,7 @@ var Entries = []Entry{
 		"lease-lost",
 		[]string{"sqllock.ErrLost", "sqllock.LostError"},
 		"The term ended: it was not renewed in time, the lock was granted again, or it was taken away.",
-		"Stop the work and acquire the lock again. Guarded transactions of the old term have failed, and need no repair.",
+		"Stop the work. A guarded transaction that returned nil is committed and stands; one that returned ErrLost wrote nothing. Do may return this error after its transaction has committed, so look, or make the work an idempotent operation, before you run it again.",
 	},
 	{
 		"lease-released",
@@ -394,7 +394,7 @@ var Entries = []Entry{
 		"reservation-expired",
 		[]string{"limits.ErrExpired", "limits.EndedError"},
 		"The reservation was not captured in time, and no longer counts.",
-		"Reserve again with a new id.",
+		"If the provider has not paid, reserve again with a new id. If it may have paid, do not call it again: take the amount under another id. It may not fit any more (ErrExceeded): then raise the limit, or reverse the payment.",
 	},
 	{
 		"reservation-voided",
