@@ -12,8 +12,8 @@ var Entries = []Entry{
 	{
 		"transaction-lost",
 		[]string{"holdfast.ErrTxLost", "holdfast.TxLostError"},
-		"The transaction ended before its commit. Holdfast committed nothing.",
-		"Check the error of every statement in the function, end the transaction only by returning, and run no DDL in it.",
+		"The transaction ended before its commit. Holdfast committed nothing; what DDL or a COMMIT in the function committed stands.",
+		"Look what is there before you run it again. Check the error of every statement in the function, end the transaction only by returning, and run no DDL in it.",
 	},
 	{
 		"transaction-rolled-back",
@@ -103,7 +103,7 @@ var Entries = []Entry{
 	{
 		"result-expired",
 		[]string{"idempotency.ErrExpired", "idempotency.ExpiredError"},
-		"The operation was executed, and its result is no longer kept. It is not executed again.",
+		"The operation ended (executed, or rejected if ExpiredError.Rejected), and its result is no longer kept. It is not executed again.",
 		"Take the outcome from your own tables, for instance by the business id in the error; keep results longer with Options.ResultTTL.",
 	},
 	{
@@ -133,7 +133,7 @@ var Entries = []Entry{
 	{
 		"rejected",
 		[]string{"idempotency.Rejection"},
-		"The function refused for good, and the refusal is kept as the result of the key.",
+		"The function refused the operation, and the refusal is kept as the result of the key: by default for 30 days (Options.RejectionTTL).",
 		"Tell the caller why (Rejection.Code and Message); a corrected request is a new intent with a new key.",
 	},
 	{
@@ -283,7 +283,7 @@ var Entries = []Entry{
 		"other-store",
 		[]string{"sqllock.ErrOtherStore"},
 		"The term belongs to other tables, or to those of before holdfast after-restore.",
-		"Acquire the lock again on the database that is written to.",
+		"Acquire the lock again on the database that is written to. After holdfast after-restore the same Locker stays refused: close it and open another.",
 	},
 	{
 		"fence-missing",
@@ -413,7 +413,7 @@ var Entries = []Entry{
 		"clock-jump",
 		[]string{"reaper.ErrClockJump", "reaper.ClockJumpError"},
 		"The database's clock was set, or the process stood still. Nothing was swept.",
-		"Look at the clock. If it is right, accept it: holdfast reap --accept-clock, or AcceptClock.",
+		"Look at the clock, and set it right. A reaper that was running refuses until the clock is back, AcceptClock is called in that process, or it restarts. A new process accepts the clock as it is: do not restart programs or run holdfast reap before the clock is right.",
 	},
 	// operators and audit
 	{
