@@ -7,7 +7,7 @@ var Entries = []Entry{
 		"unknown-outcome",
 		[]string{"holdfast.ErrUnknown", "holdfast.UnknownError", "idempotency.ErrUnknown"},
 		"The commit was sent and its answer was lost: the effects are there, or they are not.",
-		"With a key, call again with the same key: the call waits until the server has ended the first transaction, and then replays or executes. Without one (DB.InTx, Retry and Update of optimistic, a register, Lease.Release), do not simply call again: read what is there first. Work that must happen once belongs under idempotency.Do, or needs a row with a unique number in the same transaction.",
+		"With a key, call again with the same key: the call waits until the server has ended the first transaction, and then replays or executes. Without one (DB.InTx, Retry and Update of optimistic, a register, Lease.Release), do not call again before you have read what is there first. Work that must happen once belongs under idempotency.Do, or needs a row with a unique number in the same transaction.",
 	},
 	{
 		"transaction-lost",
