@@ -11,8 +11,11 @@ import (
 )
 
 var (
-	// ErrUnknown means that a commit may or may not have happened. Call again with
-	// the same key: the call waits until the server has ended the first transaction.
+	// ErrUnknown means that a commit may or may not have happened. With a key, call again with
+	// the same key: the call waits until the server has ended the first transaction. Without
+	// one, such as after [DB.InTx], do not call again before you have read what is there first. Work that
+	// must happen once belongs under idempotency.Do, or needs a row with a unique number in the
+	// same transaction.
 	ErrUnknown = errcode.ErrUnknown
 
 	// ErrTxLost means that the transaction had ended before its commit: the function ignored

@@ -21,8 +21,8 @@ var (
 	// for this request.
 	ErrMismatch = errcode.New("key-mismatch", "idempotency: the key belongs to another request")
 
-	// ErrExpired means that the operation was executed and its result is no longer kept. It is not
-	// executed again. An *ExpiredError says what is still known.
+	// ErrExpired means that the operation ended (it was executed, or rejected if ExpiredError.Rejected),
+	// and its result is no longer kept. It is not executed again. An *ExpiredError says what is still known.
 	ErrExpired = errcode.New("result-expired", "idempotency: done, result gone")
 
 	// ErrUnknown means that it is not yet known whether the operation was executed. It is

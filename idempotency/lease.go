@@ -20,9 +20,10 @@ type leased[Tx any] struct {
 // wait for a person), and pass the term to Do or DoTx:
 //
 //	lease, err := locker.For(op.Owner).Acquire(ctx, key) // key, _ := store.LeaseKey(op)
-//	...
-//	res, err := idempotency.Do(ctx, store.WithLease(locker, lease.Term()), op, fn)
-//	err = lease.Release(ctx)
+//	... // return err
+//	defer func() { _ = lease.Release(ctx) }()
+//	... // what takes long, on lease.Context()
+//	return idempotency.Do(ctx, store.WithLease(locker, lease.Term()), op, fn)
 //
 // Guard, claim, fn and result are one transaction. So a holder that lost its lease, for example by
 // a long pause, cannot create the record: it gets [sqllock.ErrLost], and nothing was done. After

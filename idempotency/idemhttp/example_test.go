@@ -89,7 +89,7 @@ func refunds(ctx context.Context, pool *sql.DB) (http.Handler, error) {
 				return err
 			}
 			if len(cents) > 6 {
-				return idempotency.Reject("over_refund", "more than was paid") // final: each retry gets this 422
+				return idempotency.Reject("over_refund", "more than was paid") // kept 30 days: each retry gets this 422
 			}
 			if _, err := tx.ExecContext(r.Context(), `INSERT INTO refunds VALUES (?, ?)`, r.PathValue("order"), cents); err != nil {
 				return err // rolled back; run again if the database requires it, otherwise 500

@@ -62,7 +62,9 @@ func New[Tx any](s *idempotency.Store[Tx], consumer string) (*Inbox[Tx], error) 
 
 // Process runs fn for a message in its own transaction and commits it. The outcome is Executed, or
 // Replayed if the message was processed before. fn follows the rules of the function of Do. An
-// error of Reject is final: fn's writes are rolled back, and the message is not processed again.
+// error of Reject rolls fn's writes back, and the message is not processed again for the store's
+// [idempotency.Options].RejectionTTL: 30 days, if neither it nor KeyTTL is set. After that it is processed like a new
+// message. If a stream is replayed after a longer time, set it to [holdfast.Forever].
 //
 // Errors: those of [idempotency.Do]; DispositionOf maps them to the reply to the broker.
 func (in *Inbox[Tx]) Process(ctx context.Context, m Message, fn func(ctx context.Context, tx Tx) error) (idempotency.Outcome, error) {

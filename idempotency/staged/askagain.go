@@ -26,11 +26,17 @@ func (e *askAgainError) check() error { return options.Call.Or("").Check("AskAga
 // the pause. Without either, the operation is parked, as after any error.
 func AskAgain(after time.Duration) error { return &askAgainError{after} }
 
-// CallAge returns how long ago the last call of a step began, by the database's clock. ctx is that of
-// a Reconcile. An answer "not found" proves that a call was not done only if the call is older than
+// CallAge returns how long ago the call of a step began, by the database's clock. ctx is that of a Reconcile, or of
+// the function of an external call. A repetition by TakeOver does not begin a new call: its age counts from the first
+// request with this key of which it is not proved that it was not done. It is 0 for a first call, and after a restore
+// that has lost when the call began.
+//
+// In a Reconcile, an answer "not found" proves that a call was not done only if the call is older than
 // the slowest execution: the time that its function has (ExternalCall.Timeout, or nine tenths of the Lease), because
-// the request may leave at the end of it, and then network, queues and repetitions within the provider. It is 0 for a
-// first call, and after a restore that has lost when the call began.
+// the request may leave at the end of it, and then network, queues and repetitions within the provider.
+//
+// In the function of a TakeOver, return an error once the age nears the life of the provider's keys: the provider
+// may take an older key for a new one. Workflow.MaxAttempts bounds how often it is called, not how long.
 //
 // CallAge panics if ctx is of no external call.
 func CallAge(ctx context.Context) time.Duration {

@@ -149,7 +149,7 @@ func (r *Run[Tx]) begin(ctx context.Context, at *calling, lease time.Duration, r
 		// ambiguous commit, and ambiguous keeps what that execution of this function found.
 		open := row.State == ledger.StepBegun || row.State == ledger.StepAccepted
 		ambiguous = open && (row.Token != r.token || ambiguous) || r.restored && mode == ledger.ModeReconcile
-		if !anew {
+		if open && !anew {
 			at.age, at.attempt = time.Duration(row.Age)*time.Microsecond, time.Now()
 		}
 		row = nil

@@ -78,7 +78,7 @@ func main() {
 		f := provider.Refund{Shop: r.Header.Get("Shop"), Order: r.PathValue("order"), ID: r.Header.Get("Idempotency-Key"), Cents: cents}
 		_, err := orders.For(f.Shop).ReserveTx(r.Context(), tx, limits.Request{Key: f.Order, ID: f.ID, Amount: f.Cents})
 		if errors.Is(err, limits.ErrExceeded) || errors.Is(err, limits.ErrNotFound) || errors.Is(err, holdfast.ErrInvalid) {
-			return idempotency.Reject("not-refundable", "the order has less left to refund") // 422, for this key for good
+			return idempotency.Reject("not-refundable", "the order has less left to refund") // 422, for this key and for 30 days
 		} else if err != nil {
 			return err
 		}

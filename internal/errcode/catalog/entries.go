@@ -7,13 +7,13 @@ var Entries = []Entry{
 		"unknown-outcome",
 		[]string{"holdfast.ErrUnknown", "holdfast.UnknownError", "idempotency.ErrUnknown"},
 		"The commit was sent and its answer was lost: the effects are there, or they are not.",
-		"Call again with the same key: the call waits until the server has ended the first transaction, and then replays or executes.",
+		"With a key, call again with the same key: the call waits until the server has ended the first transaction, and then replays or executes. Without one (DB.InTx, Retry and Update of optimistic, a register, Lease.Release), do not call again before you have read what is there first. Work that must happen once belongs under idempotency.Do, or needs a row with a unique number in the same transaction.",
 	},
 	{
 		"transaction-lost",
 		[]string{"holdfast.ErrTxLost", "holdfast.TxLostError"},
-		"The transaction ended before its commit. Holdfast committed nothing.",
-		"Check the error of every statement in the function, end the transaction only by returning, and run no DDL in it.",
+		"The transaction ended before its commit. Holdfast committed nothing; what DDL or a COMMIT in the function committed stands.",
+		"Look what is there before you run it again. Check the error of every statement in the function, end the transaction only by returning, and run no DDL in it.",
 	},
 	{
 		"transaction-rolled-back",
@@ -103,7 +103,7 @@ var Entries = []Entry{
 	{
 		"result-expired",
 		[]string{"idempotency.ErrExpired", "idempotency.ExpiredError"},
-		"The operation was executed, and its result is no longer kept. It is not executed again.",
+		"The operation ended (executed, or rejected if ExpiredError.Rejected), and its result is no longer kept. It is not executed again.",
 		"Take the outcome from your own tables, for instance by the business id in the error; keep results longer with Options.ResultTTL.",
 	},
 	{
@@ -133,7 +133,7 @@ var Entries = []Entry{
 	{
 		"rejected",
 		[]string{"idempotency.Rejection"},
-		"The function refused for good, and the refusal is kept as the result of the key.",
+		"The function refused the operation, and the refusal is kept as the result of the key: by default for 30 days (Options.RejectionTTL).",
 		"Tell the caller why (Rejection.Code and Message); a corrected request is a new intent with a new key.",
 	},
 	{
@@ -265,7 +265,7 @@ var Entries = []Entry{
 		"lease-lost",
 		[]string{"sqllock.ErrLost", "sqllock.LostError"},
 		"The term ended: it was not renewed in time, the lock was granted again, or it was taken away.",
-		"Stop the work and acquire the lock again. Guarded transactions of the old term have failed, and need no repair.",
+		"Stop the work. A guarded transaction that returned nil is committed and stands; one that returned ErrLost wrote nothing. Do may return this error after its transaction has committed, so look, or make the work an idempotent operation, before you run it again.",
 	},
 	{
 		"lease-released",
@@ -283,7 +283,7 @@ var Entries = []Entry{
 		"other-store",
 		[]string{"sqllock.ErrOtherStore"},
 		"The term belongs to other tables, or to those of before holdfast after-restore.",
-		"Acquire the lock again on the database that is written to.",
+		"Acquire the lock again on the database that is written to. After holdfast after-restore the same Locker stays refused: close it and open another.",
 	},
 	{
 		"fence-missing",
@@ -394,7 +394,7 @@ var Entries = []Entry{
 		"reservation-expired",
 		[]string{"limits.ErrExpired", "limits.EndedError"},
 		"The reservation was not captured in time, and no longer counts.",
-		"Reserve again with a new id.",
+		"If the provider has not paid, reserve again with a new id. If it may have paid, do not call it again: take the amount under another id. It may not fit any more (ErrExceeded): then raise the limit, or reverse the payment.",
 	},
 	{
 		"reservation-voided",
@@ -413,7 +413,7 @@ var Entries = []Entry{
 		"clock-jump",
 		[]string{"reaper.ErrClockJump", "reaper.ClockJumpError"},
 		"The database's clock was set, or the process stood still. Nothing was swept.",
-		"Look at the clock. If it is right, accept it: holdfast reap --accept-clock, or AcceptClock.",
+		"Look at the clock, and set it right. A reaper that was running refuses until the clock is back, AcceptClock is called in that process, or it restarts. A new process accepts the clock as it is: do not restart programs or run holdfast reap before the clock is right.",
 	},
 	// operators and audit
 	{

@@ -98,8 +98,39 @@ func stagedAskAgain[Tx any](e *env[Tx]) {
 	}
 }
 
+// takeOverAge checks the age that the function of a TakeOver sees: that of the first request, and none if that was
+// surely not done.
+func (e *env[Tx]) takeOverAge() {
+	for name, c := range map[string]struct {
+		first error
+		old   bool
+	}{"unknown": {errTimeout, true}, "not done": {staged.NotDone(errTimeout), false}} {
+		f, s := e.stagedRefunds(0)
+		f.outside.OnLeaseEnd = staged.TakeOver
+		var ages []time.Duration
+		answer := c.first
+		f.call = func(ctx context.Context, _ string) (string, error) {
+			ages = append(ages, staged.CallAge(ctx))
+			return "paid", answer
+		}
+		if _, err := s.Do(e.Ctx, stagedOp(name), name); err == nil {
+			e.Errorf("%s: the call failed, and the operation succeeded", name)
+		}
+		answer = nil
+		e.Must(`UPDATE holdfast_steps SET begun_at = begun_at - 7200000000 WHERE name = 'pay'`)
+		e.Must(`UPDATE holdfast_staged SET due_at = 0 WHERE state = 1`)
+		if _, err := s.Complete(e.Ctx); err != nil {
+			e.Error(err)
+		}
+		if len(ages) != 2 || ages[0] != 0 || c.old && ages[1] < 2*time.Hour || !c.old && ages[1] != 0 {
+			e.Errorf("%s: the ages %v", name, ages)
+		}
+	}
+}
+
 // stagedCallAge checks the pause of AskAgain, its bounds, and that a new call has a new age.
 func stagedCallAge[Tx any](e *env[Tx]) {
+	e.takeOverAge()
 	f, s := e.stagedRefunds(0)
 	answer := error(nil)
 	var age time.Duration

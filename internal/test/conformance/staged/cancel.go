@@ -136,6 +136,17 @@ func stagedCancelWaiting[Tx any](e *env[Tx]) {
 	e.cancel(s, "again", idempotency.Executed)
 	e.isCancelled(s, "again")
 	f.provider.want(e, 0, 0)
+
+	callsOnly := f.stages()
+	callsOnly.Run = func(ctx context.Context, r *staged.Run[Tx], _ string) (string, error) {
+		return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, f.call)
+	}
+	s = e.staged(callsOnly, idempotency.Options{})
+	if _, err := s.Do(e.Ctx, stagedOp("not done"), "not done"); err == nil {
+		e.Error("the call was not done, and the operation succeeded")
+	}
+	e.cancel(s, "not done", idempotency.Executed) // without Undo
+	e.isCancelled(s, "not done")
 }
 
 // stagedCancelTooLate cancels what has called the provider, or has ended.
