@@ -125,13 +125,15 @@ func (w *Writer[Tx]) resolve(ctx context.Context, transact func() error) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, holdfast.ErrRetry):
-			return err
+			return cmp.Or(unknown, err)
 		case errors.As(err, &inFunc):
 			return inFunc.Err
 		case errors.Is(err, holdfast.ErrUnknown):
 			unknown = err
 		case unknown != nil && w.Access.Dialect.Disconnected(err) && !w.Answers(err):
 			// try again until the wait is over
+		case unknown != nil && !w.Answers(err):
+			return unknown // this run has not seen what became of that commit
 		default:
 			return w.Explain(err)
 		}
