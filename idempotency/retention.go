@@ -80,13 +80,15 @@ func (s *Store[Tx]) EraseScope(ctx context.Context, what Erasure) (erased int64,
 	}
 	for after := []byte{}; after != nil; {
 		var keys [][]byte
-		err := s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
-			keys, after, err = s.eraseFind(ctx, q, e, after)
+		var next []byte
+		err := s.access.OnConn(ctx, "", func(q core.Querier) (err error) { // again on another connection, if this one is lost
+			keys, next, err = s.eraseFind(ctx, q, e, after)
 			return err
 		})
 		if err != nil {
 			return erased, s.explain(err)
 		}
+		after = next
 		for batch := range slices.Chunk(keys, eraseBatch) {
 			n, err := s.eraseSome(ctx, e, batch)
 			erased += n
