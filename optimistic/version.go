@@ -165,6 +165,8 @@ func (r *reading) Scan(src any) (err error) {
 	switch s := src.(type) {
 	case int64:
 		return r.number(s, nil)
+	case uint64: // go-sql-driver, of an UNSIGNED column that it reads as text
+		return r.text(strconv.FormatUint(s, 10))
 	case []byte:
 		if r.counter.binary {
 			id, err := uuid.FromBytes(s)
