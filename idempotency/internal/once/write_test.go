@@ -6,18 +6,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
-	"github.com/holdfast-go/holdfast/internal/dialect/sqlite"
+	"github.com/holdfast-go/holdfast/internal/dialect/postgres"
 )
 
 // TestUnknownStaysUnknown runs a transaction whose commit was not answered again. What that run finds is the outcome only if it
 // has seen what the commit did.
 func TestUnknownStaysUnknown(t *testing.T) {
 	t.Parallel()
-	found, refused := errors.New("it is another state"), errors.New("the database refuses to write")
+	found, refused := errors.New("it is another state"), error(&pgconn.PgError{Code: "25006", Message: "the server only reads"})
 	w := &Writer[*sql.Tx]{
-		Wait: time.Minute, Access: access.Access[*sql.Tx]{Dialect: &sqlite.Dialect},
+		Wait: time.Minute, Access: access.Access[*sql.Tx]{Dialect: &postgres.Dialect},
 		Answers: func(err error) bool { return errors.Is(err, found) },
 		Explain: func(err error) error { return err },
 	}
