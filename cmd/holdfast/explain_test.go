@@ -16,7 +16,7 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	code, out, err := command(t, "explain", "unknown-outcome")
-	if code != exitOK || err != "" || !strings.Contains(out, "Call again with the same key") || !strings.Contains(out, "holdfast.ErrUnknown") {
+	if code != exitOK || err != "" || !strings.Contains(out, "call again with the same key") || !strings.Contains(out, "holdfast.ErrUnknown") {
 		t.Errorf("status %d, %q, %q", code, out, err)
 	}
 	var all []explained
