@@ -101,20 +101,20 @@ func (values) Deadline() (at time.Time, ok bool) { return at, false }
 func (values) Done() <-chan struct{}             { return nil }
 func (values) Err() error                        { return nil }
 
-// exact is the context of a lease. Its Err reads the clock: a busy machine, or one that was
-// stopped, runs the timer late, and another process may have the lock by then.
-type exact struct {
-	context.Context
-
-	lease *Lease
-}
-
 // Ended returns the cause if ctx has ended. Mu is not held: ctx may be that of a lease.
 func Ended(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
 	return context.Cause(ctx)
+}
+
+// exact is the context of a lease. Its Err reads the clock: a busy machine, or one that was
+// stopped, runs the timer late, and another process may have the lock by then.
+type exact struct {
+	context.Context
+
+	lease *Lease
 }
 
 // Err implements context.Context. It takes Mu, to end the lease.
