@@ -24,9 +24,9 @@ func Connector(c driver.Connector) driver.Connector { return stdhandle.NativeCon
 // native implements stdhandle.Native.
 type native struct{}
 
-func (native) BeginWith(ctx context.Context, c driver.Conn, opts core.TxOptions, first core.Bound) (driver.Tx, core.Reply, error) {
+func (native) BeginWith(ctx, life context.Context, c driver.Conn, opts core.TxOptions, first core.Bound) (driver.Tx, core.Reply, error) {
 	tx, answer, err := beginWith(ctx, c.(*stdlib.Conn).Conn(), opts, first) //nolint:forcetypeassert // Pipes has looked
-	return std{tx}, answer, err
+	return std{tx, life}, answer, err
 }
 
 func (native) CommitWith(ctx context.Context, c driver.Conn, tx driver.Tx, last core.Bound) (core.Reply, error) {
@@ -38,11 +38,19 @@ func (native) Pipes(c driver.Conn) bool {
 	return ok
 }
 
-// std is a transaction as package stdlib has it.
-type std struct{ pgx.Tx }
+// std is a transaction as package stdlib has it: COMMIT ends with the context of its BEGIN.
+type std struct {
+	pgx.Tx
+
+	life context.Context
+}
 
 // Commit implements driver.Tx.
-func (t std) Commit() error { return t.Tx.Commit(context.Background()) }
+func (t std) Commit() error { return t.Tx.Commit(t.life) }
 
 // Rollback implements driver.Tx.
-func (t std) Rollback() error { return t.Tx.Rollback(context.Background()) }
+func (t std) Rollback() error {
+	ctx, cancel := core.Cleanup(t.life)
+	defer cancel()
+	return t.Tx.Rollback(ctx)
+}

@@ -19,7 +19,8 @@ func NativeConnector(c driver.Connector, n Native) driver.Connector { return con
 // Native has the methods of core.Pipeline, on the driver's own connection.
 type Native interface {
 	Pipes(c driver.Conn) bool
-	BeginWith(ctx context.Context, c driver.Conn, opts core.TxOptions, first core.Bound) (driver.Tx, core.Reply, error)
+	// COMMIT of the transaction ends with life.
+	BeginWith(ctx, life context.Context, c driver.Conn, opts core.TxOptions, first core.Bound) (driver.Tx, core.Reply, error)
 	CommitWith(ctx context.Context, c driver.Conn, tx driver.Tx, last core.Bound) (core.Reply, error)
 }
 

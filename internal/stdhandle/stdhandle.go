@@ -113,7 +113,7 @@ func (c conn[Tx]) BeginWith(ctx, life context.Context, opts core.TxOptions, firs
 	}
 	unpinned := c.kept(func(k *keeping) error {
 		var begun driver.Tx
-		if begun, answer, err = k.native.BeginWith(ctx, k.Conn, opts, first); err == nil {
+		if begun, answer, err = k.native.BeginWith(ctx, life, k.Conn, opts, first); err == nil {
 			t.Tx = begun
 		}
 		return nil

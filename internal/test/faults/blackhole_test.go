@@ -66,6 +66,27 @@ func TestBlackHole(t *testing.T) {
 	})
 }
 
+// Rule: the same for a transaction of InTx, whose COMMIT no statement of Holdfast's goes with.
+func TestBlackHoleAtCommitOfInTx(t *testing.T) {
+	t.Parallel()
+	everyMode(t, holeInTx[*sql.Tx], holeInTx[pgx.Tx], holeInTx[*sqlx.Tx])
+}
+
+func holeInTx[Tx any](w *world[Tx]) {
+	for sent, lose := range map[bool]func(faultproxy.Match, faultproxy.Ending, ...func()) *faultproxy.Fault{true: w.proxy.LoseReply, false: w.proxy.LoseRequest} {
+		key := w.key(fmt.Sprint("sent ", sent))
+		a := ask{"InTx", func(ctx context.Context, key string) (idempotency.Outcome, error) {
+			return idempotency.Executed, w.DB.InTx(ctx, func(ctx context.Context, tx Tx) error { return w.effect(ctx, tx, key) })
+		}}
+		f := lose(faultproxy.Commit, faultproxy.Silence)
+		err := w.holed(a, key, f.Struck())
+		w.struck(f, err)
+		w.unknown("black hole at COMMIT", err)
+		w.proxy.CutAll() // the server ends the session without a client
+		w.Eventually("every connection is back in the pool", func() bool { return w.InUse() == 0 })
+	}
+}
+
 // Rule: the same for each single request of an operation and for each reply. The call ends in
 // time, an error other than "unknown" left no effect, and the key has one effect afterwards.
 func TestBlackHoleAtEveryRequest(t *testing.T) {

@@ -40,9 +40,7 @@ func everyMode(t *testing.T, std func(*world[*sql.Tx]), native func(*world[pgx.T
 		}
 		base := conformance.New(t, conformance.SQL(), engine)
 		inMode(t, base, conformance.SQLX(), "", x)
-		if engine != dbtest.Postgres {
-			inMode(t, base, conformance.Connected(), "", std)
-		}
+		inMode(t, base, conformance.Connected(), "", std)
 		for _, param := range modes(engine) {
 			inMode(t, base, conformance.SQL(), param, std)
 			if engine == dbtest.Postgres {
