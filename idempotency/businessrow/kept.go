@@ -1,9 +1,12 @@
 package businessrow
 
 import (
+	"cmp"
 	"database/sql/driver"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -13,19 +16,21 @@ import (
 )
 
 // kept knows which values the columns store unchanged, so that a claim reads its row back only if it must:
-// for a value of the key that its column may change, and for a compared one that is finer, or longer, than
-// those that were read back before.
+// for a value that its column may change, and for a compared one that is finer, or larger, than those that
+// were read back before.
 type kept struct {
 	key     []column
-	columns []column       // that are compared
-	finest  []atomic.Int64 // by column: the finest value that was read back; -1 for none
+	columns []column        // that are compared
+	finest  []atomicMeasure // by column: what was read back
 }
 
 // column is a column whose type does not keep every value.
 type column struct {
 	field  rowmap.Fields // of this column alone
 	kind   columnKind
-	length int // declared
+	most   int64   // of a number without a fraction; bytes of a text
+	narrow bool    // its character set may lack what is not ASCII
+	keeps  measure // surely
 }
 
 type columnKind int
@@ -34,14 +39,45 @@ const (
 	other columnKind = iota // read back each time
 	instant
 	decimal
-	varying
+	whole
+	text
 	double
 	boolean
 )
 
+// columnKinds lists the types whose columns keep some values. A session that is not strict lets MySQL and
+// MariaDB change what they cannot hold.
 var columnKinds = map[string]columnKind{
 	"timestamp": instant, "timestamptz": instant, "datetime": instant, "numeric": decimal, "decimal": decimal,
-	"varchar": varying, "varbinary": varying, "float8": double, "double": double, "bool": boolean, "boolean": boolean,
+	"varchar": text, "varbinary": text, "text": text, "blob": text, "float8": double, "double": double, "bool": boolean, "boolean": boolean,
+	"tinyint": whole, "smallint": whole, "mediumint": whole, "int": whole, "bigint": whole,
+}
+
+// largest is what a column holds that may be signed or not, and the bytes of a text without a length.
+var largest = map[string]int64{
+	"tinyint": math.MaxInt8, "smallint": math.MaxInt16, "mediumint": 1<<23 - 1, "int": math.MaxInt32, "bigint": math.MaxInt64,
+	"text": math.MaxUint16, "blob": math.MaxUint16,
+}
+
+// measure says how much of a column a value takes: if the column keeps it, it keeps all values that take no
+// more of anything.
+type measure struct {
+	fraction, size int64
+	negative       bool
+}
+
+func (m measure) within(most measure) bool {
+	return m.fraction <= most.fraction && m.size <= most.size && (most.negative || !m.negative)
+}
+
+// atomicMeasure is the union of the measures that a column has kept. What is lost between two calls only
+// costs a read.
+type atomicMeasure struct{ p atomic.Pointer[measure] }
+
+func (a *atomicMeasure) add(m measure) {
+	if was := *a.p.Load(); !m.within(was) {
+		a.p.Store(&measure{max(m.fraction, was.fraction), max(m.size, was.size), m.negative || was.negative})
+	}
 }
 
 func newKept(table *rowmap.Table, key, compare rowmap.Fields) (k kept, err error) {
@@ -51,9 +87,9 @@ func newKept(table *rowmap.Table, key, compare rowmap.Fields) (k kept, err error
 	if k.columns, err = columnsOf(table, "Options.Compare", compare); err != nil {
 		return k, err
 	}
-	k.finest = make([]atomic.Int64, len(k.columns))
-	for i := range k.finest {
-		k.finest[i].Store(-1)
+	k.finest = make([]atomicMeasure, len(k.columns))
+	for i, c := range k.columns {
+		k.finest[i].p.Store(&c.keeps)
 	}
 	return k, nil
 }
@@ -65,9 +101,20 @@ func columnsOf(table *rowmap.Table, argument string, fields rowmap.Fields) (colu
 		if err != nil {
 			return nil, err
 		}
-		if kind := strings.ToLower(c.Type); !slices.Contains(keepers, kind) {
-			columns = append(columns, column{fields[i : i+1], columnKinds[kind], c.Length})
+		typ := strings.ToLower(c.Type)
+		if slices.Contains(keepers, typ) {
+			continue
 		}
+		col := column{field: fields[i : i+1], kind: columnKinds[typ], most: largest[typ], keeps: measure{fraction: -1}}
+		switch col.kind {
+		case text:
+			col.most = cmp.Or(int64(c.Length), col.most)
+			col.narrow = strings.Contains(c.Collation, "_") && !strings.HasPrefix(c.Collation, "utf8mb4_") // its name begins with the set's
+			fallthrough
+		case whole:
+			col.keeps = measure{size: col.most}
+		}
+		columns = append(columns, col)
 	}
 	return columns, nil
 }
@@ -75,12 +122,12 @@ func columnsOf(table *rowmap.Table, argument string, fields rowmap.Fields) (colu
 // surely reports whether the columns keep the values of row.
 func (k *kept) surely(row reflect.Value, forms rowmap.Forms) bool {
 	for _, c := range k.key {
-		if !c.fits(row, forms) {
+		if m, known := c.measure(row, forms); !known || !m.within(c.keeps) {
 			return false
 		}
 	}
 	for i, c := range k.columns {
-		if fine, known := c.fineness(row, forms); !known || fine > k.finest[i].Load() {
+		if m, known := c.measure(row, forms); !known || !m.within(*k.finest[i].p.Load()) {
 			return false
 		}
 	}
@@ -90,50 +137,63 @@ func (k *kept) surely(row reflect.Value, forms rowmap.Forms) bool {
 // saw notes that the columns have kept the values of row.
 func (k *kept) saw(row reflect.Value, forms rowmap.Forms) {
 	for i, c := range k.columns {
-		if fine, known := c.fineness(row, forms); known && fine > k.finest[i].Load() {
-			k.finest[i].Store(fine) // a lower one of another call only costs a read
+		if m, known := c.measure(row, forms); known {
+			k.finest[i].add(m)
 		}
 	}
 }
 
-// fits reports whether the column surely keeps the value of row: a text of ASCII, which no character set of
-// a column changes, within the declared length.
-func (c column) fits(row reflect.Value, forms rowmap.Forms) bool {
-	v, err := driver.DefaultParameterConverter.ConvertValue(c.field.Values(row, forms)[0])
-	text, is := v.(string)
-	return err == nil && is && c.kind == varying && len(text) <= c.length && strings.IndexFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
-}
-
-// fineness returns a number for the value of row: if the column keeps it, it keeps all values with that
-// number or less. known is false if there is no such number.
-func (c column) fineness(row reflect.Value, forms rowmap.Forms) (fine int64, known bool) {
+// measure returns how much the value of row takes. known is false if that does not say whether it is kept.
+func (c column) measure(row reflect.Value, forms rowmap.Forms) (m measure, known bool) {
 	v, err := driver.DefaultParameterConverter.ConvertValue(c.field.Values(row, forms)[0])
 	if err != nil {
-		return 0, false
+		return m, false
 	}
 	if b, is := v.([]byte); is && b != nil {
 		v = string(b)
 	}
 	switch v := v.(type) {
 	case nil:
-		return 0, true
+		return m, true
 	case bool:
-		return 0, c.kind == boolean
+		return m, c.kind == boolean
 	case int64:
-		return 0, c.kind == decimal
+		return c.number(v)
 	case float64:
-		return 0, c.kind == double
+		return measure{negative: v < 0}, c.kind == double
 	case time.Time:
+		// A column without a zone may store what the clock shows, in any.
 		digits := strings.TrimRight(v.Format(".000000000"), "0")
-		return int64(len(digits)), c.kind == instant
+		return measure{int64(len(digits)), int64(v.Year()), v.Unix() <= 0}, c.kind == instant && v.Location() == time.UTC
 	case string:
-		if c.kind == decimal {
-			_, fraction, _ := strings.Cut(v, ".")
-			return int64(len(fraction)), hasEqual(c.field[0].Field.Type)
-		}
-		return int64(len(v)), c.kind == varying
+		return c.text(v)
 	}
-	return 0, false
+	return m, false
+}
+
+func (c column) number(v int64) (m measure, known bool) {
+	m.negative = v < 0
+	switch c.kind {
+	case whole:
+		m.size = max(v, -v-1)
+		return m, m.size <= c.most
+	case decimal:
+		m.size = int64(len(strings.TrimPrefix(strconv.FormatInt(v, 10), "-")))
+		return m, true
+	}
+	return m, false
+}
+
+func (c column) text(v string) (m measure, known bool) {
+	if c.kind == decimal {
+		m.negative = strings.HasPrefix(v, "-")
+		digits, fraction, _ := strings.Cut(v, ".")
+		m.size, m.fraction = int64(len(digits)), int64(len(fraction))
+		return m, hasEqual(c.field[0].Field.Type) && !strings.ContainsAny(v, "eE")
+	}
+	m.size = int64(len(v))
+	ascii := strings.IndexFunc(v, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+	return m, c.kind == text && (ascii || !c.narrow)
 }
 
 // hasEqual reports whether equal compares values of t as numbers. It compares others by their text, and

@@ -111,7 +111,7 @@ func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 
 // keepers are the column types that store every accepted value unchanged. Some other types cut or
 // round values, without an error in some modes of the server.
-var keepers = []string{"text", "bytea", "uuid", "blob", "integer", "int", "int2", "int4", "int8", "tinyint", "smallint", "mediumint", "bigint"}
+var keepers = []string{"bytea", "uuid", "integer", "int2", "int4", "int8"}
 
 var numbers = []string{"integer", "int", "int2", "int4", "int8", "tinyint", "smallint", "mediumint", "bigint", "numeric", "decimal"}
 

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/businessrow"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
@@ -24,25 +25,22 @@ func comparedColumnsKeep[Tx any](e *env[Tx]) {
 	}
 	at := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 	times := []time.Time{at, at.Add(123456 * time.Microsecond), at.Add(123456789), at.Add(time.Second), at.Add(120 * time.Millisecond), at.Add(1)}
-	if e.SQL.QueryRowContext(e.Ctx, `SELECT CURRENT_TIMESTAMP`).Scan(new(time.Time)) != nil && e.Engine.Kin() != dbtest.SQLite {
-		times = nil // without parseTime, MySQL's driver has no times
-	}
-	compared(e, "micro", of(`TIMESTAMPTZ`, `DATETIME(6)`, `DATETIME`), times...)
-	compared(e, "second", of(`TIMESTAMPTZ(0)`, `DATETIME`, `TIMESTAMP`), times...)
+	timed, zone := e.timed(), time.FixedZone("CEST", 2*60*60)
+	compared(timed, "micro", of(`TIMESTAMPTZ`, `DATETIME(6)`, `DATETIME`), times...)
+	compared(timed, "second", of(`TIMESTAMPTZ(0)`, `DATETIME`, `TIMESTAMP`), times...)
+	compared(timed, "wall", of(`TIMESTAMP`, `DATETIME(6)`, `DATETIME`), at, at.In(zone), at.Add(time.Microsecond).In(zone), at.Add(time.Second))
 	var amounts []amount
 	for _, text := range []string{"12", "12.5", "12.505", "12.50", "12.501", "0.01"} {
-		amounts = append(amounts, amount{exact(text)})
+		amounts = append(amounts, exactly(text))
 	}
 	compared(e, "amount", `DECIMAL(12,2)`, amounts...)
 	compared(e, "number", `DECIMAL(12,2)`, "12.50", "12.5", "12", "12.505", "0.01")
 	compared(e, "code", of(`VARCHAR(3)`, `VARCHAR(3)`, `VARCHAR(3)`), "ab", "abc", "abc ", "a ", "")
+	compared(e, "name", of(`VARCHAR(3)`, `VARCHAR(3) CHARACTER SET utf8mb4`, `VARCHAR(3)`), "ab", "ä", "漢字", "😀")
 	compared(e, "padded", of(`CHAR(4)`, `CHAR(4)`, `CHAR(4)`), "abcd", "ab", "a ", "abc")
 	compared(e, "real", of(`REAL`, `FLOAT`, `REAL`), 0.5, 0.1, 16777217, 2)
 	compared(e, "double", of(`DOUBLE PRECISION`, `DOUBLE`, `REAL`), 0.5, 0.1, 16777217, 1e-300)
-	if times == nil {
-		return
-	}
-	compared(e, "some", of(`TIMESTAMPTZ(3)`, `DATETIME(3)`, `DATETIME`), sql.NullTime{}, sql.NullTime{Time: at.Add(time.Millisecond), Valid: true}, sql.NullTime{Time: at.Add(time.Microsecond), Valid: true})
+	compared(timed, "some", of(`TIMESTAMPTZ(3)`, `DATETIME(3)`, `DATETIME`), sql.NullTime{}, sql.NullTime{Time: at.Add(time.Millisecond), Valid: true}, sql.NullTime{Time: at.Add(time.Microsecond), Valid: true})
 }
 
 // compared claims rows with each value, and sends each again. A first call executes, and then the same
@@ -98,10 +96,69 @@ func compared[V, Tx any](e *env[Tx], name, column string, values ...V) {
 			}
 		}
 	}
-	if n := e.Int(`SELECT COUNT(*) FROM ` + name); n == 0 && values != nil {
+	if n := e.Int(`SELECT COUNT(*) FROM ` + name); n == 0 {
 		e.Errorf("%s: every value is refused", name)
 	}
 }
+
+// timed returns e with a pool whose driver returns times: MySQL's does with parseTime.
+func (e *env[Tx]) timed() *env[Tx] {
+	if !e.InnoDB() {
+		return e
+	}
+	c := *e
+	c.Pool = e.Open(conformance.Param(e.DSN, "parseTime", "true"))
+	e.Cleanup(func() { c.Close() })
+	return &c
+}
+
+// comparedUnderNoStrictMode checks the same where the session lets a column change what it cannot hold.
+func comparedUnderNoStrictMode[Tx any](e *env[Tx]) {
+	if !e.InnoDB() {
+		return // the other engines refuse the value or keep all of it
+	}
+	changed(e, "text", `VARCHAR(8) CHARACTER SET latin1`, "abcdefg", "漢字")
+	changed(e, "name", `TEXT CHARACTER SET latin1`, "abcdefg", "漢字")
+	changed(e, "long", `TEXT`, "12", strings.Repeat("a", 1<<16))
+	changed(e, "part", `DECIMAL(5,2)`, exactly("12.50"), exactly("1234567.50"))
+	changed(e, "amount", `DECIMAL(5)`, 12, 1234567)
+	changed(e, "credit", `DECIMAL(5) UNSIGNED`, 12, -12)
+	changed(e, "number", `INT`, 12, 1<<32)
+	changed(e, "count", `BIGINT UNSIGNED`, 12, -12)
+	timed, january := e.timed(), func(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
+	changed(timed, "due", `TIMESTAMP`, january(2030), january(2040))
+	changed(timed, "born", `TIMESTAMP`, january(2030), january(1960))
+}
+
+// changed claims a row whose value the column keeps, and then one whose value it changes.
+func changed[V, Tx any](e *env[Tx], name, column string, kept, change V) {
+	e.Helper()
+	type row struct {
+		No int64 `db:"no"`
+		V  V     `db:"v"`
+	}
+	name = "changed_" + name
+	e.Must(`CREATE TABLE ` + name + ` (no BIGINT NOT NULL PRIMARY KEY, v ` + column + `)`)
+	table, err := businessrow.New[row](e.Ctx, e.DB, holdfast.TableSpec{Table: name, Key: []string{"no"}}, businessrow.Options{Compare: []string{"v"}})
+	e.Check(err)
+	claim := func(n int64, v V) error {
+		return e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
+			if _, err := e.Exec(ctx, tx, `SET SESSION sql_mode = ''`); err != nil {
+				return err
+			}
+			_, err := table.ClaimTx(ctx, tx, row{n, v})
+			return err
+		})
+	}
+	if err := claim(1, kept); err != nil {
+		e.Errorf("%s: %v: %v", name, kept, err)
+	}
+	if err := claim(2, change); err == nil {
+		e.Errorf("%s: %.20v was changed, and claimed", name, change)
+	}
+}
+
+func exactly(text string) amount { return amount{exact(text)} }
 
 // amount is what the decimals of Go's libraries are: a struct with a pointer in it, exact, which is equal by
 // its method only, and reads every form that a driver has for a number.

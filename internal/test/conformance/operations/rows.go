@@ -19,15 +19,16 @@ import (
 // BusinessRows is the suite of business rows.
 func BusinessRows[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
-		"RowExecutedThenReplayed": rowExecutedThenReplayed[Tx],
-		"RowOtherKeyIsNoReplay":   rowOtherKeyIsNoReplay[Tx],
-		"RowInCallersTransaction": rowInCallersTransaction[Tx],
-		"RowStampede":             rowStampede[Tx],
-		"FoldingKeysAreRefused":   foldingKeysAreRefused[Tx],
-		"RowWithAutoIncrement":    rowWithAutoIncrement[Tx],
-		"RowWithTriggers":         rowWithTriggers[Tx],
-		"KeysThatColumnsChange":   keysThatColumnsChange[Tx],
-		"ComparedColumnsKeep":     comparedColumnsKeep[Tx],
+		"RowExecutedThenReplayed":   rowExecutedThenReplayed[Tx],
+		"RowOtherKeyIsNoReplay":     rowOtherKeyIsNoReplay[Tx],
+		"RowInCallersTransaction":   rowInCallersTransaction[Tx],
+		"RowStampede":               rowStampede[Tx],
+		"FoldingKeysAreRefused":     foldingKeysAreRefused[Tx],
+		"RowWithAutoIncrement":      rowWithAutoIncrement[Tx],
+		"RowWithTriggers":           rowWithTriggers[Tx],
+		"KeysThatColumnsChange":     keysThatColumnsChange[Tx],
+		"ComparedColumnsKeep":       comparedColumnsKeep[Tx],
+		"ComparedUnderNoStrictMode": comparedUnderNoStrictMode[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
