@@ -75,15 +75,16 @@ const gap = 1200 * time.Millisecond
 // draw deals out the kinds, each once, again and again: the same seed, duration and kinds give
 // the same schedule. No fault begins in the last fifth of a short campaign, or the last six
 // seconds of a longer one. With waits a full disk takes the server away, as a crash does, and each of the two
-// is in every other deal: nothing else can be tested while it is down. So are a crash and a failover.
+// is in every other deal: nothing else can be tested while it is down. So are a crash and a failover, and the seed
+// says which of the two comes first: a short campaign has one deal.
 func draw(seed uint64, duration time.Duration, kinds []kind, clients int, waits bool) (all []fault) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	end := duration - min(duration/5, 6*time.Second)
 	at := time.Second
-	for deal := 0; at < end; deal++ {
+	for deal := seed; at < end; deal++ {
 		deck := make([]kind, 0, len(kinds))
 		for _, k := range kinds {
-			if k == server && deal%2 != 0 || (k == failover || k == noSpace && waits) && deal%2 != 1 {
+			if k == server && deal%2 != 0 || (k == failover || k == noSpace && waits) && deal%2 == 0 {
 				continue
 			}
 			deck = append(deck, k)

@@ -51,7 +51,8 @@ func (s *CrashServer) NewStandby(tb testing.TB) (*CrashServer, error) {
 	}
 	standby := crashNode(node, s.env)
 	tb.Cleanup(func() { _ = standby.Kill() })
-	return standby, standby.Follow(s)
+	err = standby.Follow(s)
+	return standby, err
 }
 
 // Follow makes a server that is down the synchronous standby of primary: each commit that primary acknowledges
@@ -68,7 +69,7 @@ func (s *CrashServer) Follow(primary *CrashServer) error {
 			released, err = primary.waitingCommit(ctx, conn)
 		}
 		if err == nil {
-			err = s.Start()
+			err = s.Start() //nolint:contextcheck // it has a bound of its own
 		}
 		if err == nil {
 			err = <-released
