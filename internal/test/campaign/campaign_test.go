@@ -85,6 +85,9 @@ func TestControl(t *testing.T) {
 				}
 				t.Run(string(e), func(t *testing.T) {
 					c := begin(t, e, what, controlDuration)
+					if what == asyncStandby && c.site.replication == nil {
+						return // the log says why
+					}
 					c.run()
 					if len(c.found) == 0 {
 						t.Errorf("seed %d: nobody found out that %s is missing", *seed, what)

@@ -212,6 +212,7 @@ func openNative(ctx context.Context, o *order) (*holdfast.DB[pgx.Tx], func(), er
 		return nil, nil, err
 	}
 	config.MaxConns = int32(o.Pool)
+	holdfastpgx.WatchNotices(config.ConnConfig) // there is a synchronous standby
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
 		return nil, nil, err

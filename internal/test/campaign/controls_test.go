@@ -43,9 +43,10 @@ const (
 	lookThenDo     control = "look-then-do"    // with the functions of another language
 	sessionUnasked control = "session-unasked" // whoever has a session is taken for ended
 	sessionTrusted control = "session-trusted" // a lease is trusted after its session was lost
+	asyncStandby   control = "async-standby"   // a commit is acknowledged before the standby has it
 )
 
-var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease, freshKey, cancelByLook, checkThenTake, noSimilar, reapEarly, publishLater, eachReplica, watchBlind, resumeByToken, lookThenDo, sessionUnasked, sessionTrusted}
+var allControls = []control{noGuard, releaseByName, tokenReset, claimAfterWork, inMemory, anyRelease, freshKey, cancelByLook, checkThenTake, noSimilar, reapEarly, publishLater, eachReplica, watchBlind, resumeByToken, lookThenDo, sessionUnasked, sessionTrusted, asyncStandby}
 
 // possible reports whether an engine has what the control omits.
 func (c control) possible(e dbtest.Engine) bool {
@@ -54,6 +55,8 @@ func (c control) possible(e dbtest.Engine) bool {
 		return hasFunctions(e)
 	case sessionUnasked, sessionTrusted:
 		return e != dbtest.SQLite
+	case asyncStandby:
+		return e == dbtest.Postgres
 	}
 	return true
 }
@@ -92,6 +95,8 @@ func (c control) faults(all []kind) (some []kind) {
 		useful = []kind{slow, clientClock} // which end no session
 	case sessionTrusted:
 		useful = []kind{cut, clientClock}
+	case asyncStandby:
+		useful = []kind{failover, clientClock}
 	}
 	return slices.DeleteFunc(useful, func(k kind) bool { return !slices.Contains(all, k) })
 }

@@ -41,8 +41,9 @@
 // A client is killed with SIGKILL, and another takes its place. A client is stopped with SIGSTOP
 // for longer than the TTL. Connections are cut, black-holed or slow. The answer to a COMMIT, the
 // answer to any request, or the request itself is lost with its connection. The server's
-// processes are killed with SIGKILL and started again. All its connections are taken, and the
-// clients' are cut. The disk is full: in Docker the server has a small one of its own, and is killed if it
+// processes are killed with SIGKILL and started again. PostgreSQL also fails over: the primary is killed, its
+// synchronous standby is promoted, all proxies lead there, and the old primary becomes the standby. All
+// connections of the server are taken, and the clients' are cut. The disk is full: in Docker the server has a small one of its own, and is killed if it
 // still waits for space when there is some; elsewhere the disk is full as far as processes can tell
 // (PostgreSQL; SQLite, once its file is larger than the clients' records). The server's clock moves, by
 // milliseconds up to an hour, forward and back (libfaketime; in Docker package vdso, by ten seconds at most,
@@ -53,6 +54,12 @@
 // The campaign starts its own server: PostgreSQL and MariaDB from the binaries of this machine, MySQL in
 // Docker, and MariaDB too where there are no binaries. If that is not possible, it uses the server of the
 // other tests, and neither kills it, nor takes its connections and its disk, nor moves its clock.
+//
+// The own PostgreSQL has its standby from the start. Each commit waits for it (synchronous_standby_names), so all that
+// was acknowledged survives a failover. Only from a promotion until the copy of the new primary is made do commits not
+// wait, and the server is not killed meanwhile. The standby counts again once a commit was seen to wait for it, and
+// a failover begins when it has all that the primary has written. MySQL and MariaDB have no such fault: their clusters
+// have storms, in package cluster.
 //
 // # What is judged
 //

@@ -35,7 +35,8 @@ func (c *campaign) strikeAll(ctx context.Context, schedule []fault) {
 
 // strike injects one fault and reports whether it happened.
 func (c *campaign) strike(ctx context.Context, f fault) bool {
-	defer c.endSessions(f)()
+	over := sync.OnceFunc(c.endSessions(f))
+	defer over()
 	p, proxy := c.clients[f.Client], c.site.ways[f.Client].proxy
 	after := func(d time.Duration) <-chan time.Time {
 		done := make(chan time.Time, 1)
@@ -75,6 +76,8 @@ func (c *campaign) strike(ctx context.Context, f fault) bool {
 		return lose(proxy, f, after(f.Length+2*time.Second))
 	case server:
 		return c.crash(ctx, after(f.Length))
+	case failover:
+		return c.failOver(ctx, after(f.Length), over)
 	case noRoom:
 		return c.takeConnections(ctx, after(f.Length))
 	case noSpace:

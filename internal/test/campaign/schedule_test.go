@@ -23,6 +23,7 @@ const (
 	lostReply   kind = "lostreply"   // the answer to some request, with its connection
 	lostRequest kind = "lostrequest" // a request, with its connection
 	server      kind = "server"      // all its processes, with SIGKILL, then a restart; with SQLite, all clients
+	failover    kind = "failover"    // the server, with SIGKILL, and its synchronous standby takes its place; PostgreSQL
 	noRoom      kind = "noroom"      // the server has no connection left
 	noSpace     kind = "nospace"     // the disk is full; PostgreSQL and SQLite
 	clock       kind = "clock"       // the database's clock, and back
@@ -31,7 +32,7 @@ const (
 )
 
 // kinds lists all kinds in the order of the report.
-var kinds = []kind{kill, stop, cut, hole, slow, lostCommit, lostReply, lostRequest, server, noRoom, noSpace, clock, clientClock, lock}
+var kinds = []kind{kill, stop, cut, hole, slow, lostCommit, lostReply, lostRequest, server, failover, noRoom, noSpace, clock, clientClock, lock}
 
 // A fault begins at a time since the campaign's start and lasts for a while.
 type fault struct {
@@ -45,7 +46,7 @@ type fault struct {
 
 func (f fault) String() string {
 	s := fmt.Sprintf("%8.3fs %s", f.At.Seconds(), f.Kind)
-	if f.Kind != server && f.Kind != noRoom && f.Kind != noSpace && f.Kind != clock && f.Kind != lock {
+	if !slices.Contains([]kind{server, failover, noRoom, noSpace, clock, lock}, f.Kind) {
 		s += fmt.Sprintf(" client %d", f.Client)
 	}
 	if f.By != 0 {
@@ -64,7 +65,7 @@ func (f fault) endsSessions() bool {
 }
 
 func (f fault) endsAllSessions() bool {
-	return slices.Contains([]kind{server, noRoom, noSpace}, f.Kind)
+	return slices.Contains([]kind{server, failover, noRoom, noSpace}, f.Kind)
 }
 
 // gap is the average time between the starts of two faults. Most faults last longer, so they
@@ -74,15 +75,16 @@ const gap = 1200 * time.Millisecond
 // draw deals out the kinds, each once, again and again: the same seed, duration and kinds give
 // the same schedule. No fault begins in the last fifth of a short campaign, or the last six
 // seconds of a longer one. With waits a full disk takes the server away, as a crash does, and each of the two
-// is in every other deal: nothing else can be tested while it is down.
+// is in every other deal: nothing else can be tested while it is down. So are a crash and a failover, and the seed
+// says which of the two comes first: a short campaign has one deal.
 func draw(seed uint64, duration time.Duration, kinds []kind, clients int, waits bool) (all []fault) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	end := duration - min(duration/5, 6*time.Second)
 	at := time.Second
-	for deal := 0; at < end; deal++ {
+	for deal := seed; at < end; deal++ {
 		deck := make([]kind, 0, len(kinds))
 		for _, k := range kinds {
-			if k == server && deal%2 != 0 || k == noSpace && waits && deal%2 != 1 {
+			if k == server && deal%2 != 0 || (k == failover || k == noSpace && waits) && deal%2 == 0 {
 				continue
 			}
 			deck = append(deck, k)
@@ -113,7 +115,7 @@ func deal1(rng *rand.Rand, k kind, clients int) fault {
 		f.By = between(5*time.Millisecond, 150*time.Millisecond)
 	case lostReply, lostRequest:
 		f.Nth = 1 + rng.IntN(40)
-	case server:
+	case server, failover:
 		f.Length = between(0, 700*time.Millisecond)
 	case clock, clientClock:
 		f.By = []time.Duration{

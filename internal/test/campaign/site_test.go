@@ -31,6 +31,8 @@ type site struct {
 	audit  *sql.DB
 	bank   *bank
 	ways   []*way
+
+	replication *replication // nil without a standby
 }
 
 // A way is how one client connects to the database.
@@ -103,6 +105,9 @@ func (s *site) ownServer() {
 		return
 	}
 	s.url = s.own.URL
+	if s.engine == dbtest.Postgres {
+		s.replicate()
+	}
 	if s.own.InDocker {
 		s.clock = "" // there is no libfaketime
 		err := s.own.CanMoveClock()
@@ -180,6 +185,7 @@ func (s *site) way(i int) *way {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(proxy.Close)
+	s.replication.reaches(w.url[at[4]:at[5]], proxy, s.own)
 	w.proxy = proxy
 	w.url = w.url[:at[4]] + proxy.Addr() + w.url[at[5]:]
 	if param != "" {
@@ -201,6 +207,8 @@ func (s *site) faults() (some []kind) {
 		switch k {
 		case cut, hole, slow, lostCommit, lostReply, lostRequest:
 			possible = s.engine != dbtest.SQLite // it has no connection
+		case failover:
+			possible = s.replication != nil
 		case noSpace:
 			possible = s.canFillDisk()
 		case noRoom:

@@ -23,9 +23,9 @@ import (
 func TestPostgresStandbys(t *testing.T) {
 	c := startPostgres(t, 2)
 	old := c.nodes[0]
-	business(t, dbtest.OpenSQL(t, old.url()), "TEXT")
+	business(t, dbtest.OpenSQL(t, old.URL()), "TEXT")
 
-	all := findings(t, old.url())
+	all := findings(t, old.URL())
 	if f := all["standby quorum"]; f.Severity != doctor.Warning || !strings.Contains(f.Advice, "pg_last_wal_receive_lsn") {
 		t.Errorf("got %+v", f)
 	}
@@ -35,15 +35,15 @@ func TestPostgresStandbys(t *testing.T) {
 	if f, there := all["synchronous standbys"]; there {
 		t.Errorf("got %+v", f)
 	}
-	if f := findings(t, c.nodes[1].url())["standby"]; f.Severity != doctor.Broken || !strings.Contains(f.Problem, "standby") {
+	if f := findings(t, c.nodes[1].URL())["standby"]; f.Severity != doctor.Broken || !strings.Contains(f.Problem, "standby") {
 		t.Errorf("got %+v", f)
 	}
 	old.sync("ANY 2 (n2, n3)")
-	if f, there := findings(t, old.url())["standby quorum"]; there {
+	if f, there := findings(t, old.URL())["standby quorum"]; there {
 		t.Errorf("all standbys have each commit: %+v", f)
 	}
 	old.sync("")
-	if f := findings(t, old.url())["synchronous standbys"]; f.Severity != doctor.Warning {
+	if f := findings(t, old.URL())["synchronous standbys"]; f.Severity != doctor.Warning {
 		t.Errorf("got %+v", f)
 	}
 	old.sync("ANY 1 (n2, n3)")
@@ -62,8 +62,8 @@ func TestPostgresWrongStandby(t *testing.T) {
 			c := startPostgres(t, 2)
 			old, other, wrong := c.nodes[0], c.nodes[1], c.nodes[2]
 			old.sync(names)
-			business(t, dbtest.OpenSQL(t, old.url()), "TEXT")
-			on := openOn(t, old.url(), sqllock.Options{})
+			business(t, dbtest.OpenSQL(t, old.URL()), "TEXT")
+			on := openOn(t, old.URL(), sqllock.Options{})
 			ask := func(o *opened, key string) idempotency.Outcome {
 				t.Helper()
 				store, err := idempotency.New(t.Context(), o.db)
@@ -90,11 +90,11 @@ func TestPostgresWrongStandby(t *testing.T) {
 			old.kill()
 			wrong.start()
 			if best := c.furthest(wrong, other); best != other {
-				t.Errorf("%s has received most", best.name)
+				t.Errorf("%s has received most", best.Name)
 			}
 			wrong.exec(`SELECT pg_promote(true, 30)`)
 			wrong.sync("")
-			promoted := openOn(t, wrong.url(), sqllock.Options{})
+			promoted := openOn(t, wrong.URL(), sqllock.Options{})
 			if got := ask(promoted, "before"); got != idempotency.Replayed {
 				t.Errorf("what every standby had: %v", got)
 			}
@@ -110,7 +110,7 @@ func TestPostgresWrongStandby(t *testing.T) {
 // and its refund does not exist on the new primary.
 func zombie(t *testing.T, c *replicated) {
 	old := c.nodes[0]
-	holder := openOn(t, old.url(), sqllock.Options{TTL: 3 * time.Second})
+	holder := openOn(t, old.URL(), sqllock.Options{TTL: 3 * time.Second})
 	lease, err := holder.locks.Acquire(t.Context(), "zombie")
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func zombie(t *testing.T, c *replicated) {
 	primary.exec(`SELECT pg_promote(true, 30)`)
 	primary.sync("ANY 1 (n1, n3)")
 	c.nodes[2].follow(primary)
-	next := openOn(t, primary.url(), sqllock.Options{TTL: 3 * time.Second})
+	next := openOn(t, primary.URL(), sqllock.Options{TTL: 3 * time.Second})
 	taken, err := next.locks.Acquire(t.Context(), "zombie")
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func zombie(t *testing.T, c *replicated) {
 	// It still reports that it is the primary, and its client cannot tell the difference.
 	dbtest.Eventually(t, "it does not answer", func() bool { return old.text(`SELECT pg_is_in_recovery()::text`) == "false" })
 	gave := make(chan error, 1)
-	bounded := dbtest.OpenSQL(t, old.url())
+	bounded := dbtest.OpenSQL(t, old.URL())
 	go func() {
 		tx, err := bounded.BeginTx(t.Context(), &sql.TxOptions{})
 		if err == nil {

@@ -14,7 +14,7 @@ import (
 func TestPostgres(t *testing.T) {
 	c := startPostgres(t, 2)
 	old := c.nodes[0]
-	business(t, dbtest.OpenSQL(t, old.url()), "TEXT")
+	business(t, dbtest.OpenSQL(t, old.URL()), "TEXT")
 	s := startStorm(t, c.clients(6))
 	s.flows(200)
 	old.kill()
@@ -49,7 +49,7 @@ func (c *replicated) audit(s *storm, primary *pgNode) (first audit) {
 	for _, n := range c.nodes {
 		if n != primary {
 			all = append(all, n)
-			dbtest.Eventually(c.t, n.name+" is behind", func() bool { return n.text(`SELECT (pg_last_wal_replay_lsn() >= '`+lsn+`')::text`) == "true" })
+			dbtest.Eventually(c.t, n.Name+" is behind", func() bool { return n.text(`SELECT (pg_last_wal_replay_lsn() >= '`+lsn+`')::text`) == "true" })
 		}
 	}
 	for _, n := range all {
@@ -60,13 +60,13 @@ func (c *replicated) audit(s *storm, primary *pgNode) (first audit) {
 		a, err := look(c.t.Context(), conn, answered)
 		_ = conn.Close()
 		if err != nil {
-			c.t.Fatalf("%s: %v", n.name, err)
+			c.t.Fatalf("%s: %v", n.Name, err)
 		}
 		if n == primary {
 			first = a
 		}
 		if a != first {
-			c.t.Errorf("%s says %+v, %s %+v", primary.name, first, n.name, a)
+			c.t.Errorf("%s says %+v, %s %+v", primary.Name, first, n.Name, a)
 		}
 	}
 	return first

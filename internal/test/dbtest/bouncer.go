@@ -55,8 +55,9 @@ func NeedsPreparingBouncer(tb testing.TB) {
 
 // PgBouncer starts PgBouncer in front of the PostgreSQL database of a URL, in a pool mode
 // (session, transaction), and returns its URL. Few connections to the server serve many clients,
-// so in transaction mode each transaction of a client gets a different session. The test is
-// skipped if the program is missing.
+// so in transaction mode each transaction of a client gets a different session. When the server
+// does not answer, PgBouncer tries again after a second, not after 15. The test is skipped if the
+// program is missing.
 func PgBouncer(tb testing.TB, dsn, poolMode string) string {
 	tb.Helper()
 	program := bouncerProgram(tb)
@@ -89,6 +90,7 @@ auth_type = any
 pool_mode = %s
 default_pool_size = 12
 max_client_conn = 1000
+server_login_retry = 1
 log_connections = 0
 log_disconnections = 0
 `, u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"), u.User.Username(), more, port, poolMode)

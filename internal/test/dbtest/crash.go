@@ -40,6 +40,8 @@ type CrashServer struct {
 	log    string
 	disk   *disk               // of its own; nil if it has none
 	pid    func() (int, error) // of the program in Docker
+	node   *PostgresNode       // nil for the others
+	env    []string
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -262,27 +264,6 @@ func program(as *syscall.Credential, dir, log string, env []string, path string,
 		err = cmd.Start()
 		return cmd, err
 	}
-}
-
-func crashPostgres(tb testing.TB, env []string) (*CrashServer, error) {
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
-	as, err := accountOf("postgres")
-	if len(found) == 0 {
-		err = errors.New("no initdb in /usr/lib/postgresql/*/bin")
-	}
-	if err != nil {
-		return nil, err
-	}
-	bin := filepath.Dir(found[len(found)-1])
-	dir, port := OwnFolder(tb, as), FreePort(tb)
-	data, log := filepath.Join(dir, "data"), filepath.Join(dir, "log")
-	RunAs(tb, as, dir, filepath.Join(bin, "initdb"), "-D", data, "-U", "holdfast", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
-	url := "postgres://holdfast@127.0.0.1:" + port + "/postgres?sslmode=disable"
-	return &CrashServer{
-		URL: url, admin: url, log: log, kill: killAll, How: filepath.Join(bin, "postgres"),
-		launch: program(as, dir, log, env, filepath.Join(bin, "postgres"), "-D", data, "-p", port,
-			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200"),
-	}, nil
 }
 
 func crashMariaDB(tb testing.TB, env []string) (*CrashServer, error) {

@@ -3,8 +3,8 @@
 package dbtest
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/user"
@@ -60,17 +60,24 @@ func OwnFolder(tb testing.TB, as *syscall.Credential) string {
 // RunAs runs a program and waits until it ends.
 func RunAs(tb testing.TB, as *syscall.Credential, dir, program string, args ...string) {
 	tb.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), program, args...)
+	if err := runAs(as, dir, program, args...); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func runAs(as *syscall.Credential, dir, program string, args ...string) error {
+	cmd := exec.Command(program, args...) //nolint:noctx // a cleanup runs it, too
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	log, err := os.CreateTemp("", filepath.Base(program)) //nolint:usetesting // it is called when the test's folder is gone
+	log, err := os.CreateTemp("", filepath.Base(program))
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
 	defer func() { _ = log.Close(); _ = os.Remove(log.Name()) }()
 	cmd.Stdout, cmd.Stderr = log, log // not a pipe: a server that the program starts inherits it
 	if err := cmd.Run(); err != nil {
 		said, _ := os.ReadFile(log.Name())
-		tb.Fatalf("%s: %v\n%s", program, err, said)
+		return fmt.Errorf("%s: %w\n%s", program, err, said)
 	}
+	return nil
 }

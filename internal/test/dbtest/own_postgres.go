@@ -3,9 +3,7 @@
 package dbtest
 
 import (
-	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 )
 
@@ -13,8 +11,8 @@ import (
 type PostgresServer struct {
 	URL string
 
-	bin, data, options string
-	as                 *syscall.Credential
+	node    *PostgresNode
+	options string
 }
 
 // OwnPostgres starts PostgreSQL from the binaries of this machine, with options of the form -c
@@ -25,33 +23,38 @@ func OwnPostgres(tb testing.TB, options string) *PostgresServer {
 	if !slices.Contains(Engines(), Postgres) {
 		tb.Skip("capability \"own server\": not where PostgreSQL is not tested")
 	}
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
-	if len(found) == 0 {
-		tb.Skip("capability \"own server\": no initdb in /usr/lib/postgresql/*/bin")
+	s := newOwnPostgres(tb)
+	if err := s.node.Init(); err != nil {
+		tb.Fatal(err)
 	}
-	s := &PostgresServer{bin: filepath.Dir(found[len(found)-1]), as: Account(tb, "postgres")}
-	s.data = filepath.Join(OwnFolder(tb, s.as), "data")
-	s.run(tb, "initdb", "-D", s.data, "-U", "holdfast", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
 	s.start(tb, options)
 	return s
+}
+
+func newOwnPostgres(tb testing.TB) *PostgresServer {
+	tb.Helper()
+	node, err := NewPostgresNode(tb, "standby")
+	if err != nil {
+		tb.Skip("capability \"own server\": " + err.Error())
+	}
+	return &PostgresServer{URL: node.URL(), node: node}
 }
 
 // start starts the server in the data folder; it runs until the test ends.
 func (s *PostgresServer) start(tb testing.TB, options string) {
 	tb.Helper()
-	port := FreePort(tb)
-	s.options = "-c listen_addresses=127.0.0.1 -c unix_socket_directories= -p " + port + " " + options
-	s.URL = "postgres://holdfast@127.0.0.1:" + port + "/postgres?sslmode=disable"
-	s.run(tb, "pg_ctl", "-D", s.data, "-l", s.log(), "-o", s.options, "-w", "start")
-	tb.Cleanup(func() { s.run(tb, "pg_ctl", "-D", s.data, "-m", "immediate", "-w", "stop") })
+	s.options = "-c listen_addresses=127.0.0.1 -c unix_socket_directories= -p " + s.node.Port + " " + options
+	s.run(tb, "pg_ctl", "-D", s.node.Data(), "-l", s.node.Log(), "-o", s.options, "-w", "start")
+	tb.Cleanup(func() { s.run(tb, "pg_ctl", "-D", s.node.Data(), "-m", "immediate", "-w", "stop") })
 }
 
 // Standby starts a standby that streams from s.
 func (s *PostgresServer) Standby(tb testing.TB) *PostgresServer {
 	tb.Helper()
-	standby := &PostgresServer{bin: s.bin, as: s.as}
-	standby.data = filepath.Join(OwnFolder(tb, s.as), "data")
-	standby.run(tb, "pg_basebackup", "-d", s.URL, "-D", standby.data, "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	standby := newOwnPostgres(tb)
+	if err := standby.node.CopyOf(s.node); err != nil {
+		tb.Fatal(err)
+	}
 	standby.start(tb, "")
 	return standby
 }
@@ -59,12 +62,12 @@ func (s *PostgresServer) Standby(tb testing.TB) *PostgresServer {
 // Restart crashes the server and starts it again.
 func (s *PostgresServer) Restart(tb testing.TB) {
 	tb.Helper()
-	s.run(tb, "pg_ctl", "-D", s.data, "-l", s.log(), "-o", s.options, "-m", "immediate", "-w", "restart")
+	s.run(tb, "pg_ctl", "-D", s.node.Data(), "-l", s.node.Log(), "-o", s.options, "-m", "immediate", "-w", "restart")
 }
-
-func (s *PostgresServer) log() string { return filepath.Join(filepath.Dir(s.data), "log") }
 
 func (s *PostgresServer) run(tb testing.TB, program string, args ...string) {
 	tb.Helper()
-	RunAs(tb, s.as, filepath.Dir(s.data), filepath.Join(s.bin, program), args...)
+	if err := s.node.Run(program, args...); err != nil {
+		tb.Fatal(err)
+	}
 }

@@ -14,7 +14,6 @@ import (
 // Proxy stands between clients and one server.
 type Proxy struct {
 	network  string
-	target   string
 	listener net.Listener
 	running  sync.WaitGroup
 
@@ -24,6 +23,7 @@ type Proxy struct {
 	holds    atomic.Bool // a request was held
 
 	mu     sync.Mutex
+	target string
 	closed bool
 	refuse bool
 	slow   time.Duration
@@ -52,6 +52,19 @@ func NewOn(network, target string) (*Proxy, error) {
 
 // Addr returns the address for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Aim sends the clients that connect from now on to another target. It leaves the others where they are.
+func (p *Proxy) Aim(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
+func (p *Proxy) aim() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
+}
 
 // Accepted counts the accepted clients.
 func (p *Proxy) Accepted() int { return int(p.accepted.Load()) }

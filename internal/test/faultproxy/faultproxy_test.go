@@ -194,6 +194,19 @@ func TestCutAllAndRefuse(t *testing.T) {
 }
 
 // A pool's Close must not wait for a black-holed connection.
+func TestAim(t *testing.T) {
+	p, first := start(t)
+	_, second := start(t)
+	before := dial(t, p)
+	want(t, before, "a")
+	p.Aim(second.Addr().String())
+	want(t, dial(t, p), "b")
+	want(t, before, "c")
+	if a, b := first.received(), second.received(); a != "ac" || b != "b" {
+		t.Errorf("got %q and %q", a, b)
+	}
+}
+
 func TestCloseInBlackHole(t *testing.T) {
 	p, _ := start(t)
 	want(t, dial(t, p), "a")

@@ -29,7 +29,7 @@ func (l *link) run() {
 	if !l.p.pass(l) {
 		return
 	}
-	server, err := (&net.Dialer{}).DialContext(context.Background(), l.p.network, l.p.target)
+	server, err := (&net.Dialer{}).DialContext(context.Background(), l.p.network, l.p.aim())
 	if err != nil {
 		l.close()
 		return
