@@ -79,7 +79,9 @@ const (
 
 // HandleEvent stores a provider event once for each ID, in one transaction with fn. fn may be nil.
 // It books the consequences of the event, even if the operation ended long ago: a refund can fail
-// after its success. If the event is stored already, isNew is false and fn does not run.
+// after its success. If the event is stored already, isNew is false and fn does not run. What must happen
+// once belongs in fn: after a commit that was lost or rolled back, two deliveries may be told that
+// their event is new.
 //
 // fn follows the rules of the function of [idempotency.Do]. Errors: [ErrNotFound], [ErrState] if
 // the event is about a step that has not begun, reverses one that is not known to be done, or says
