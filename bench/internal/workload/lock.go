@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast"
@@ -230,15 +231,18 @@ func countLock(ctx context.Context, w *locks.World, c locks.Competitor) (f figur
 			return nil, err
 		}
 	}
-	said, trips := statements.Load(), w.Trips()
-	for range counted {
+	trips, each := w.Trips(), make([]int64, counted)
+	for i := range each {
+		said := statements.Load()
 		if err := op(ctx, 0); err != nil {
 			return nil, err
 		}
+		each[i] = statements.Load() - said
 	}
 	f = figures{"statements": c.Statements}
 	if c.Kind == locks.Ours {
-		f["statements"] = float64(statements.Load()-said) / counted
+		slices.Sort(each) // a busy machine may make one operation ask again
+		f["statements"] = float64(each[counted/2])
 	}
 	if t := w.Trips(); t > trips {
 		f["trips"] = float64(t-trips) / counted
