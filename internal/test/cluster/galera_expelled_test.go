@@ -1,0 +1,92 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+)
+
+// TestGaleraExpelled freezes a node, or cuts it off from the others, until they have expelled it. Clients
+// reach it all the time, and two of them know no other node. It comes back afterwards.
+func TestGaleraExpelled(t *testing.T) {
+	for name, fault := range map[string]struct {
+		start      func(t *testing.T) *galera
+		away, back func(n *galeraNode)
+	}{
+		"frozen": {
+			func(t *testing.T) *galera { t.Helper(); return startGalera(t, 3) },
+			func(n *galeraNode) { n.signal(syscall.SIGSTOP) },
+			func(n *galeraNode) { n.signal(syscall.SIGCONT) },
+		},
+		"cut off": {
+			func(t *testing.T) *galera { t.Helper(); return startGaleraOn(t, startLAN(t, 3).hosts) },
+			func(n *galeraNode) {
+				n.host.cut()
+				n.alone()
+			},
+			func(n *galeraNode) { n.host.mend() },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("not in short mode")
+			}
+			c := fault.start(t)
+			last := c.nodes[2]
+			business(t, dbtest.OpenSQL(t, c.nodes[0].url), "VARBINARY(64)")
+			clients := append(c.clients(), last.loyal()...)
+			s := startStorm(t, clients)
+			s.flows(100)
+			fault.away(last)
+			c.members(2)
+			s.flows(200)
+			for i := len(clients) - 2; i < len(clients); i++ {
+				s.refused(i, 10)
+			}
+			fault.back(last)
+			c.members(3)
+			last.rejoined()
+			s.flows(200)
+			s.stop()
+			s.report("cluster=galera nodes=3 "+name+"=1", c.audit(s))
+		})
+	}
+}
+
+// alone waits until the node knows that it has lost its cluster. Clients reach it.
+func (n *galeraNode) alone() {
+	n.cluster.t.Helper()
+	dbtest.Eventually(n.cluster.t, n.name+" has lost its cluster", func() bool { return n.status("wsrep_cluster_status") == "non-Primary" })
+}
+
+// members waits until the cluster has n nodes, as the first one sees it.
+func (c *galera) members(n int) {
+	c.t.Helper()
+	dbtest.Eventually(c.t, "nodes leave or join", func() bool { return c.nodes[0].status("wsrep_cluster_size") == strconv.Itoa(n) })
+}
+
+// rejoined waits until the node is in the cluster that the first node is in. One that was frozen does not
+// know yet that it was expelled, and calls itself synced.
+func (n *galeraNode) rejoined() {
+	n.cluster.t.Helper()
+	const view = "wsrep_cluster_conf_id"
+	dbtest.Eventually(n.cluster.t, n.name+" is in the cluster", func() bool {
+		now := n.status(view)
+		return now != "" && now == n.cluster.nodes[0].status(view)
+	})
+	n.synced()
+}
+
+// loyal returns clients, one of them impatient, that use this node alone, and whose check of its health is
+// the naive one: it passes on a node that has lost its cluster.
+func (n *galeraNode) loyal() (list []client) {
+	for _, patience := range []time.Duration{15 * time.Second, 700 * time.Millisecond} {
+		list = append(list, client{URLs: []string{n.url}, Healthy: `SELECT 1`, Patience: patience})
+	}
+	return list
+}
