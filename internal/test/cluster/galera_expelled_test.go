@@ -11,31 +11,31 @@ import (
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
+// expulsions are the faults after which the other nodes expel one.
+var expulsions = map[string]struct {
+	start      func(t *testing.T) *galera
+	away, back func(n *galeraNode)
+}{
+	"frozen": {
+		func(t *testing.T) *galera { t.Helper(); return startGalera(t, 3) },
+		func(n *galeraNode) { n.signal(syscall.SIGSTOP) },
+		func(n *galeraNode) { n.signal(syscall.SIGCONT) },
+	},
+	"cut off": {
+		func(t *testing.T) *galera { t.Helper(); return startGaleraOn(t, startLAN(t, 3).hosts) },
+		func(n *galeraNode) { n.host.cut(); n.alone() },
+		func(n *galeraNode) { n.host.mend() },
+	},
+}
+
 // TestGaleraExpelled freezes a node, or cuts it off from the others, until they have expelled it. Clients
 // reach it all the time, and two of them know no other node. It comes back afterwards.
 func TestGaleraExpelled(t *testing.T) {
-	for name, fault := range map[string]struct {
-		start      func(t *testing.T) *galera
-		away, back func(n *galeraNode)
-	}{
-		"frozen": {
-			func(t *testing.T) *galera { t.Helper(); return startGalera(t, 3) },
-			func(n *galeraNode) { n.signal(syscall.SIGSTOP) },
-			func(n *galeraNode) { n.signal(syscall.SIGCONT) },
-		},
-		"cut off": {
-			func(t *testing.T) *galera { t.Helper(); return startGaleraOn(t, startLAN(t, 3).hosts) },
-			func(n *galeraNode) {
-				n.host.cut()
-				n.alone()
-			},
-			func(n *galeraNode) { n.host.mend() },
-		},
-	} {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
+	for name, fault := range expulsions {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() {
-				t.Skip("not in short mode")
-			}
 			c := fault.start(t)
 			last := c.nodes[2]
 			business(t, dbtest.OpenSQL(t, c.nodes[0].url), "VARBINARY(64)")
@@ -53,7 +53,36 @@ func TestGaleraExpelled(t *testing.T) {
 			last.rejoined()
 			s.flows(200)
 			s.stop()
-			s.report("cluster=galera nodes=3 "+name+"=1", c.audit(s))
+			s.report("cluster=galera nodes=3 node="+name, c.audit(s))
+		})
+	}
+}
+
+// TestGaleraCommits writes the same rows on all nodes, and one is frozen or cut off at the same time, a few
+// times. What a COMMIT answers must be what is in the tables at the end.
+func TestGaleraCommits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
+	for name, fault := range expulsions {
+		t.Run(name, func(t *testing.T) {
+			g := fault.start(t)
+			business(t, dbtest.OpenSQL(t, g.nodes[0].url), "VARBINARY(64)")
+			c := startCommits(t, g.urls())
+			for range 3 {
+				c.flows(300)
+				fault.away(g.nodes[2])
+				g.members(2)
+				c.flows(300)
+				fault.back(g.nodes[2])
+				g.members(3)
+				g.nodes[2].rejoined()
+			}
+			c.flows(300)
+			c.stop()
+			for _, n := range g.nodes {
+				c.judge(dbtest.OpenSQL(t, n.url+"?wsrep_sync_wait=7"))
+			}
 		})
 	}
 }
