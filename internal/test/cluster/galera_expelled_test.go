@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/internal/test/history"
+	"github.com/holdfast-go/holdfast/sqllock"
 )
 
 // expulsions are the faults after which the other nodes expel one.
@@ -85,6 +87,52 @@ func TestGaleraCommits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGaleraHistories judges the history of leases that holders on all nodes want, while one node is frozen
+// or cut off a few times.
+func TestGaleraHistories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
+	t.Run("behind", galeraBehind)
+	for name, fault := range expulsions {
+		t.Run(name, func(t *testing.T) {
+			g := fault.start(t)
+			business(t, dbtest.OpenSQL(t, g.nodes[0].url), "VARBINARY(64)")
+			c := startContest(t, g.urls(), guarded)
+			for range 3 {
+				c.flows(50, 0, 1, 2)
+				fault.away(g.nodes[2])
+				g.members(2)
+				c.flows(50, 0, 1)
+				fault.back(g.nodes[2])
+				g.members(3)
+				g.nodes[2].rejoined()
+			}
+			c.flows(50, 0, 1, 2)
+			c.stop()
+			c.judge("cluster=galera nodes=3 node="+name, g.nodes[2].url+"?wsrep_sync_wait=7")
+		})
+	}
+}
+
+// galeraBehind judges such a history where nodes apply changes late. With a lock on the row as the guard it
+// has commits behind a later grant.
+func galeraBehind(t *testing.T) {
+	g := startGalera(t, 3)
+	business(t, dbtest.OpenSQL(t, g.nodes[0].url), "VARBINARY(64)")
+	bulk(openOn(t, g.nodes[0].url, sqllock.Options{}))
+	for _, n := range g.nodes[1:] {
+		n.exec(`SET GLOBAL wsrep_slave_threads = 1`)
+	}
+	naive := behind(t, g.urls(), shared, func(c *contest) bool { return len(history.Judge(c.rec.History())) > 0 })
+	found := history.Judge(naive.rec.History())[0]
+	t.Logf("the naive guard: %s: %s", found.Rule, found.Text)
+
+	g.nodes[0].exec(`UPDATE own.fences SET token = 0, back = 0`)
+	c := behind(t, g.urls(), guarded, func(c *contest) bool { return c.well[1].Load() >= 40 && c.well[2].Load() >= 40 })
+	c.judge("cluster=galera nodes=3 node=behind", g.nodes[2].url+"?wsrep_sync_wait=7")
 }
 
 // alone waits until the node knows that it has lost its cluster. Clients reach it.

@@ -81,6 +81,29 @@ func TestGroupCommits(t *testing.T) {
 	}
 }
 
+// TestGroupHistories judges the history of leases that holders on all primaries want, while one is cut off
+// its group a few times.
+func TestGroupHistories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in short mode")
+	}
+	g := startGroup(t, 3, true)
+	g.business()
+	c := startContest(t, g.urls(), guarded)
+	for range 2 {
+		c.flows(50, 0, 1, 2)
+		g.nodes[2].cut()
+		g.nodes[0].others(1)
+		c.flows(50, 0, 1)
+		g.nodes[2].mend()
+		g.nodes[2].rejoin("PRIMARY")
+		g.nodes[0].others(2)
+	}
+	c.flows(50, 0, 1, 2)
+	c.stop()
+	c.judge("cluster=group nodes=3 primaries=3 cut off=1", g.urls()[2])
+}
+
 // others waits until the member sees n others in its group.
 func (n *groupNode) others(want int) {
 	n.group.t.Helper()
