@@ -97,7 +97,6 @@ func TestGroupHistories(t *testing.T) {
 		c.flows(50, 0, 1)
 		g.nodes[2].mend()
 		g.nodes[2].rejoin("PRIMARY")
-		g.nodes[0].others(2)
 	}
 	c.flows(50, 0, 1, 2)
 	c.stop()
@@ -107,11 +106,13 @@ func TestGroupHistories(t *testing.T) {
 // others waits until the member sees n others in its group.
 func (n *groupNode) others(want int) {
 	n.group.t.Helper()
-	dbtest.Eventually(n.group.t, n.name+" sees the others go or come", func() bool {
-		var all int
-		err := n.pool.QueryRowContext(n.group.t.Context(), `SELECT COUNT(*) FROM performance_schema.replication_group_members`).Scan(&all)
-		return err == nil && all == want+1
-	})
+	dbtest.Eventually(n.group.t, n.name+" sees the others go or come", func() bool { return n.members() == want+1 })
+}
+
+// members counts the members of the group, as this one sees it.
+func (n *groupNode) members() (count int) {
+	_ = n.pool.QueryRowContext(n.group.t.Context(), `SELECT COUNT(*) FROM performance_schema.replication_group_members`).Scan(&count)
+	return count
 }
 
 // business makes the tables.
@@ -122,18 +123,22 @@ func (g *group) business() {
 	_ = pool.Close() // before its server goes away
 }
 
-// rejoin waits until the member is in its group again. One that was expelled, and has given up to
-// rejoin by itself, is told to.
+// rejoin waits until the member is in its group again, as another member sees it: the member itself calls
+// itself ONLINE until it is told that it was expelled. One that has given up to rejoin by itself is told to.
 func (n *groupNode) rejoin(as string) {
 	t := n.group.t
 	t.Helper()
+	other := n.group.nodes[0]
+	if other == n {
+		other = n.group.nodes[1]
+	}
 	dbtest.Eventually(t, n.name+" is in its group", func() bool {
 		state, role := n.state()
 		if state == "ERROR" {
 			_, _ = n.pool.ExecContext(t.Context(), `STOP GROUP_REPLICATION`)
 			_, _ = n.pool.ExecContext(t.Context(), `START GROUP_REPLICATION`)
 		}
-		return state == "ONLINE" && role == as
+		return state == "ONLINE" && role == as && other.members() == len(n.group.nodes)
 	})
 }
 
