@@ -28,6 +28,8 @@ type contest struct {
 	end   context.CancelFunc
 	all   sync.WaitGroup
 	well  []atomic.Int64 // by node: visits with a guarded commit
+	// nobody counts the answers "held" that name no holder.
+	nobody atomic.Int64
 }
 
 // guard returns an error if a transaction's term is over.
@@ -78,7 +80,7 @@ func (c *contest) visit(o *opened, client *history.Client) error {
 	defer cancel()
 	key := lockKey(rand.IntN(contested))
 	expires := rand.IntN(8) == 0
-	lease, term, err := get(ctx, o, client, key, expires)
+	lease, term, err := c.get(ctx, o, client, key, expires)
 	if err != nil {
 		return err
 	}
@@ -104,7 +106,7 @@ func (c *contest) visit(o *opened, client *history.Client) error {
 }
 
 // get records an attempt to acquire a lease.
-func get(ctx context.Context, o *opened, client *history.Client, key string, expires bool) (*sqllock.Lease, *history.Term, error) {
+func (c *contest) get(ctx context.Context, o *opened, client *history.Client, key string, expires bool) (*sqllock.Lease, *history.Term, error) {
 	ask, opts := o.locks.Acquire, sqllock.AcquireOptions{}
 	if rand.IntN(2) == 0 {
 		ask = o.locks.TryAcquire
@@ -114,9 +116,13 @@ func get(ctx context.Context, o *opened, client *history.Client, key string, exp
 	}
 	grant := client.Grant(key)
 	lease, err := ask(ctx, key, opts)
+	var held *sqllock.HeldError
 	switch {
 	case err == nil:
 		return lease, grant.Won(lease.Token(), time.Time{}), nil
+	case errors.As(err, &held) && held.Remaining == 0: // nobody's: its row was locked, or the statement gave way too often
+		grant.Failed()
+		c.nobody.Add(1)
 	case errors.Is(err, sqllock.ErrHeld):
 		grant.Held()
 	default:
@@ -176,7 +182,7 @@ func (c *contest) judge(head, url string) {
 		visits = append(visits, c.well[i].Load())
 	}
 	ops := c.rec.History()
-	fmt.Printf("%s leases=%d operations=%d visits=%v\n", head, contested, len(ops), visits)
+	fmt.Printf("%s leases=%d operations=%d visits=%v held by nobody=%d\n", head, contested, len(ops), visits, c.nobody.Load())
 	history.Check(c.t, ops)
 	var back int
 	if err := dbtest.OpenSQL(c.t, url).QueryRowContext(c.t.Context(), `SELECT SUM(back) FROM fences`).Scan(&back); err != nil || back != 0 {
