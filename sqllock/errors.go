@@ -34,8 +34,9 @@ type HeldError struct {
 	// empty if the lock's row could not be read.
 	Holder string
 	Token  int64
-	// Remaining is the time until the lock expires, unless it is renewed. It is 0 when the lock
-	// has expired but a guarded transaction still holds it.
+	// Remaining is the time until the lock expires, unless it is renewed. It is 0 when nobody holds
+	// the lock and it could not be had all the same: a guarded transaction still has the row of one
+	// that has expired, or the statement gave way to others, for example of another node, too often.
 	Remaining time.Duration
 }
 

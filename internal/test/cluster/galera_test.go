@@ -19,7 +19,7 @@ import (
 // provider is the path of Galera's library on Debian and Ubuntu.
 const provider = "/usr/lib/galera/libgalera_smm.so"
 
-// galera is a cluster on 127.0.0.1.
+// galera is a cluster on 127.0.0.1, or on a network of its own.
 type galera struct {
 	t     *testing.T
 	as    *syscall.Credential
@@ -34,6 +34,8 @@ type galeraNode struct {
 	name    string
 	url     string // of the database "own"
 	dir     string
+	host    *host  // nil for 127.0.0.1
+	address string // of the host
 	port    string // for SQL; group, IST and SST use other ports
 	group   string
 	ist     string
@@ -43,7 +45,13 @@ type galeraNode struct {
 }
 
 // startGalera starts n nodes with an empty database "own".
-func startGalera(t *testing.T, n int, options ...string) *galera {
+func startGalera(t *testing.T, n int) *galera {
+	t.Helper()
+	return startGaleraOn(t, make([]*host, n))
+}
+
+// startGaleraOn starts a node on each of these hosts; nil is 127.0.0.1.
+func startGaleraOn(t *testing.T, hosts []*host) *galera {
 	t.Helper()
 	needs(t, "mariadbd", "mariadb-install-db", "wsrep_sst_rsync", "rsync", "cp")
 	if _, err := os.Stat(provider); err != nil {
@@ -53,12 +61,16 @@ func startGalera(t *testing.T, n int, options ...string) *galera {
 		t.Skip(err)
 	}
 	c := &galera{t: t, as: dbtest.Account(t, "mysql", "nobody")}
-	for i := range n {
+	for i, h := range hosts {
 		node := &galeraNode{
-			cluster: c, name: "n" + strconv.Itoa(i+1), dir: dbtest.OwnFolder(t, c.as),
+			cluster: c, name: "n" + strconv.Itoa(i+1), dir: dbtest.OwnFolder(t, c.as), host: h, address: "127.0.0.1",
 			port: dbtest.FreePort(t), group: dbtest.FreePort(t), ist: dbtest.FreePort(t), sst: dbtest.FreePort(t),
 		}
 		node.url = "mysql://root@tcp(127.0.0.1:" + node.port + ")/own"
+		if h != nil {
+			node.address = h.address
+			node.url = "mysql://root@unix(" + node.socket() + ")/own"
+		}
 		c.nodes = append(c.nodes, node)
 	}
 	first := c.nodes[0]
@@ -68,19 +80,18 @@ func startGalera(t *testing.T, n int, options ...string) *galera {
 		dbtest.RunAs(t, c.as, node.dir, dbtest.Find("cp"), "-a", first.data(), node.data())
 	}
 	for i, node := range c.nodes { // one at a time: each needs a donor
-		more := options
-		if i == 0 {
-			more = append([]string{"--wsrep-new-cluster"}, options...)
+		if i > 0 {
+			node.start()
+			continue
 		}
-		node.start(more...)
-		if i == 0 {
-			node.exec("CREATE DATABASE own")
-		}
+		node.start("--wsrep-new-cluster")
+		node.exec("CREATE DATABASE own")
 	}
 	return c
 }
 
-func (n *galeraNode) data() string { return filepath.Join(n.dir, "data") }
+func (n *galeraNode) data() string   { return filepath.Join(n.dir, "data") }
+func (n *galeraNode) socket() string { return filepath.Join(n.dir, "s") }
 
 // start starts the server and waits until it is in sync with the others.
 func (n *galeraNode) start(options ...string) {
@@ -88,17 +99,17 @@ func (n *galeraNode) start(options ...string) {
 	t.Helper()
 	var all []string
 	for _, other := range n.cluster.nodes {
-		all = append(all, "127.0.0.1:"+other.group)
+		all = append(all, other.address+":"+other.group)
 	}
 	args := append([]string{
-		"--no-defaults", "--datadir=" + n.data(), "--tmpdir=" + n.dir, "--socket=" + filepath.Join(n.dir, "s"), "--pid-file=" + filepath.Join(n.dir, "pid"),
-		"--bind-address=127.0.0.1", "--port=" + n.port, "--skip-name-resolve", "--performance-schema=OFF", "--max-connections=500",
+		"--no-defaults", "--datadir=" + n.data(), "--tmpdir=" + n.dir, "--socket=" + n.socket(), "--pid-file=" + filepath.Join(n.dir, "pid"),
+		"--bind-address=" + n.address, "--port=" + n.port, "--skip-name-resolve", "--performance-schema=OFF", "--max-connections=500",
 		"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=1",
 		"--binlog-format=ROW", "--default-storage-engine=InnoDB", "--innodb-autoinc-lock-mode=2",
 		"--wsrep-on=ON", "--wsrep-provider=" + provider, "--wsrep-cluster-name=holdfast", "--wsrep-cluster-address=gcomm://" + strings.Join(all, ","),
-		"--wsrep-node-name=" + n.name, "--wsrep-node-address=127.0.0.1:" + n.group, "--wsrep-sst-method=rsync", "--wsrep-sst-receive-address=127.0.0.1:" + n.sst,
+		"--wsrep-node-name=" + n.name, "--wsrep-node-address=" + n.address + ":" + n.group, "--wsrep-sst-method=rsync", "--wsrep-sst-receive-address=" + n.address + ":" + n.sst,
 		"--wsrep-slave-threads=2",
-		"--wsrep-provider-options=base_port=" + n.group + ";gmcast.listen_addr=tcp://127.0.0.1:" + n.group + ";ist.recv_addr=127.0.0.1:" + n.ist +
+		"--wsrep-provider-options=base_port=" + n.group + ";gmcast.listen_addr=tcp://" + n.address + ":" + n.group + ";ist.recv_addr=" + n.address + ":" + n.ist +
 			";gcache.size=64M;pc.recovery=false",
 	}, options...)
 	log, err := os.OpenFile(filepath.Join(n.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -112,8 +123,12 @@ func (n *galeraNode) start(options ...string) {
 		program = dbtest.Find("faketime")
 	}
 	cmd := exec.Command(program, args...)
+	if n.host != nil {
+		cmd = n.host.command(n.cluster.as, program, args...)
+	} else {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: n.cluster.as}
+	}
 	cmd.Dir, cmd.Stdout, cmd.Stderr = n.dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: n.cluster.as}
 	n.process = start(t, cmd)
 	if n.pool == nil {
 		n.pool = dbtest.OpenSQL(t, strings.TrimSuffix(n.url, "own")+"mysql")

@@ -131,8 +131,7 @@ func rowLocksOnTwo(t *testing.T, urls []string) {
 // writes the row, does.
 func guardOnTwo(t *testing.T, urls []string) {
 	a, b := openOn(t, urls[0], sqllock.Options{}), openOn(t, urls[1], sqllock.Options{})
-	a.must(a.pool, `CREATE TABLE bulk (id INTEGER NOT NULL PRIMARY KEY, n INTEGER NOT NULL)`)
-	a.must(a.pool, `INSERT INTO bulk SELECT a.order_no * 200 + b.order_no * 2 + c.n, 0 FROM orders a JOIN orders b JOIN (SELECT 0 AS n UNION SELECT 1) c`)
+	bulk(a)
 	const rounds = 10
 	behind := func(guard func(tx *sql.Tx, term sqllock.Term) error) (n int) {
 		for range rounds {
@@ -182,6 +181,13 @@ func guardOnTwo(t *testing.T, urls []string) {
 	if mine > 0 {
 		t.Errorf("%d guarded transactions were committed behind a later grant", mine)
 	}
+}
+
+// bulk makes a table whose update takes the other nodes a while to apply.
+func bulk(o *opened) {
+	o.t.Helper()
+	o.must(o.pool, `CREATE TABLE bulk (id INTEGER NOT NULL PRIMARY KEY, n INTEGER NOT NULL)`)
+	o.must(o.pool, `INSERT INTO bulk SELECT a.order_no * 200 + b.order_no * 2 + c.n, 0 FROM orders a JOIN orders b JOIN (SELECT 0 AS n UNION SELECT 1) c`)
 }
 
 // conflictOnTwo runs two transactions with one key on two nodes. One of them is refused at

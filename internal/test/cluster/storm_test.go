@@ -30,12 +30,13 @@ type storm struct {
 	mu      sync.Mutex
 	answers []answer
 	errors  map[string]int
+	without map[int]int // by client: its calls that got an error
 }
 
 // startStorm starts the clients, each with its own configuration.
 func startStorm(t *testing.T, clients []client) *storm {
 	t.Helper()
-	s := &storm{t: t, start: time.Now().Add(500 * time.Millisecond), errors: map[string]int{}}
+	s := &storm{t: t, start: time.Now().Add(500 * time.Millisecond), errors: map[string]int{}, without: map[int]int{}}
 	t.Cleanup(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -47,7 +48,7 @@ func startStorm(t *testing.T, clients []client) *storm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range clients {
+	for i, c := range clients {
 		c.Start, c.Period, c.Workers = s.start, 25*time.Millisecond, 2
 		text, err := json.Marshal(c)
 		if err != nil {
@@ -68,12 +69,12 @@ func startStorm(t *testing.T, clients []client) *storm {
 		s.clients = append(s.clients, start(t, cmd))
 		_ = w.Close()
 		s.inputs = append(s.inputs, in)
-		s.reads.Go(func() { s.read(r) })
+		s.reads.Go(func() { s.read(i, r) })
 	}
 	return s
 }
 
-func (s *storm) read(r io.ReadCloser) {
+func (s *storm) read(client int, r io.ReadCloser) {
 	defer r.Close()
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -86,6 +87,7 @@ func (s *storm) read(r io.ReadCloser) {
 		s.answers = append(s.answers, a)
 		if a.Error != "" {
 			s.errors[a.Outcome+": "+digits(a.Error)]++
+			s.without[client]++
 		}
 		s.mu.Unlock()
 	}
@@ -115,6 +117,18 @@ func (s *storm) flows(n int) {
 			s.t.Fatalf("%d of %d refunds within %v", s.executed()+n-want, n, dbtest.Hang)
 		}
 	}
+}
+
+// refused waits until n more calls of a client got an error.
+func (s *storm) refused(client, n int) {
+	s.t.Helper()
+	count := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.without[client]
+	}
+	want := count() + n
+	dbtest.Eventually(s.t, "calls get errors", func() bool { return count() >= want })
 }
 
 func (s *storm) executed() (n int) {

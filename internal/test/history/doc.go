@@ -11,7 +11,7 @@
 //		op.Unknown() // or op.Held(), when the answer was "held"
 //		return err
 //	}
-//	term := op.Won(lease.Token(), lease.Deadline())
+//	term := op.Won(lease.Token(), time.Time{}) // its end is watched
 //	stop := term.Watch(lease.Context()) // the holder's trust, as it really was
 //	...
 //	end := term.Release()

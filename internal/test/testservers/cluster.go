@@ -20,6 +20,7 @@ var clusterParts = []struct{ name, pkg string }{
 	{"/usr/bin/rsync", "rsync"},
 	{"/usr/lib/postgresql/*/bin/pg_rewind", "postgresql"},
 	{"/usr/bin/faketime", "faketime"},
+	{"/usr/*bin/ip", "iproute2"},
 }
 
 // provideCluster installs the missing parts if that is allowed.
