@@ -405,8 +405,9 @@ BEGIN
       SET v_wrote = ROW_COUNT();
     END;
   END IF;
-  -- A term that this call was granted is told even if it is over by now.
-  SELECT MAX(IF(l.attempt = v_mine AND (v_wrote > 0 OR l.expires_at > {now}), l.token, NULL)), MAX(IF(l.attempt IS NULL, 0, GREATEST(l.expires_at - {now}, 0))), MAX(l.holder)
+  -- A term that this call was granted is told even if it is over by now. One of an earlier call, whose row
+  -- a guarded transaction has, was not extended: the client would trust it for too long.
+  SELECT MAX(IF(l.attempt = v_mine AND v_wrote > 0, l.token, NULL)), MAX(IF(l.attempt IS NULL, 0, GREATEST(l.expires_at - {now}, 0))), MAX(l.holder)
   INTO v_token, v_left, v_holder FROM {schema}`{prefix}locks` l WHERE l.owner = v_owner AND l.name = v_name;
   IF v_token IS NOT NULL THEN
     SELECT 'acquired' AS outcome, v_token AS token, p_ttl_us AS left_us, NULL AS held_by;

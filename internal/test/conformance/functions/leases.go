@@ -18,15 +18,16 @@ import (
 )
 
 var leases = map[string]func(*env){
-	"FunctionLease":          functionLease,
-	"FunctionTokensRise":     functionTokensRise,
-	"FunctionTakeover":       functionTakeover,
-	"FunctionLeaseAlone":     functionLeaseAlone,
-	"FunctionLeaseStampede":  functionLeaseStampede,
-	"FunctionOneIsGranted":   functionOneIsGranted,
-	"FunctionRowAtOnce":      functionRowAtOnce,
-	"FunctionWakesGo":        functionWakesGo,
-	"FunctionLeaseArguments": functionLeaseArguments,
+	"FunctionLease":              functionLease,
+	"FunctionLeaseUnderItsGuard": functionLeaseUnderItsGuard,
+	"FunctionTokensRise":         functionTokensRise,
+	"FunctionTakeover":           functionTakeover,
+	"FunctionLeaseAlone":         functionLeaseAlone,
+	"FunctionLeaseStampede":      functionLeaseStampede,
+	"FunctionOneIsGranted":       functionOneIsGranted,
+	"FunctionRowAtOnce":          functionRowAtOnce,
+	"FunctionWakesGo":            functionWakesGo,
+	"FunctionLeaseArguments":     functionLeaseArguments,
 }
 
 var errBad = driver.ErrBadConn
@@ -341,4 +342,21 @@ func make256() []byte {
 		b[i] = 'h'
 	}
 	return b
+}
+
+// functionLeaseUnderItsGuard sends acquire again while the holder's own guarded transaction has the row, so
+// that the term cannot be extended: its client must not be told that it has the new time.
+func functionLeaseUnderItsGuard(e *env) {
+	mine := newAttempt()
+	first, err := e.call(e.SQL, "acquire", "", "again", minute, mine, nil)
+	e.want("first", first, err, "outcome", "acquired")
+	tx, err := e.SQL.BeginTx(e.Ctx, nil)
+	e.Check(err)
+	_, err = e.call(tx, "guard", "", "again", first["token"])
+	e.Check(err)
+	again, err := e.call(e.SQL, "acquire", "", "again", 10*minute, mine, nil)
+	e.want("under its guard", again, err, "outcome", "held")
+	e.Check(tx.Commit())
+	again, err = e.call(e.SQL, "acquire", "", "again", minute, mine, nil)
+	e.want("after it", again, err, "outcome", "acquired", "token", first["token"])
 }
