@@ -76,12 +76,13 @@ func keys[Tx any](e *conformance.Env[Tx]) {
 		e.Fatalf("%v, replayed %v", first.err, first.replayed)
 	}
 	for what, again := range map[string]reply{
-		"request_id":             call(e.Ctx, w.client, &request{Order: "1", RequestId: id}),
-		"in upper case":          call(e.Ctx, w.client, &request{Order: "1", RequestId: upper}),
-		"in the metadata":        call(keyed(e.Ctx, id), w.client, &request{Order: "1"}),
-		"quoted":                 call(keyed(e.Ctx, `"`+id+`"`), w.client, &request{Order: "1"}),
-		"in both":                call(keyed(e.Ctx, id), w.client, &request{Order: "1", RequestId: id}),
-		"in both, in upper case": call(keyed(e.Ctx, id), w.client, &request{Order: "1", RequestId: upper}),
+		"request_id":                     call(e.Ctx, w.client, &request{Order: "1", RequestId: id}),
+		"in upper case":                  call(e.Ctx, w.client, &request{Order: "1", RequestId: upper}),
+		"in the metadata":                call(keyed(e.Ctx, id), w.client, &request{Order: "1"}),
+		"quoted":                         call(keyed(e.Ctx, `"`+id+`"`), w.client, &request{Order: "1"}),
+		"in the metadata, in upper case": call(keyed(e.Ctx, upper), w.client, &request{Order: "1"}),
+		"in both":                        call(keyed(e.Ctx, id), w.client, &request{Order: "1", RequestId: id}),
+		"in both, in upper case":         call(keyed(e.Ctx, id), w.client, &request{Order: "1", RequestId: upper}),
 	} {
 		if again.err != nil || !again.replayed || !proto.Equal(again.refund, first.refund) {
 			e.Errorf("%s: %v, %v, replayed %v", what, again.refund, again.err, again.replayed)

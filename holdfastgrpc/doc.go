@@ -35,7 +35,8 @@
 //   - idempotency-key has the syntax of the HTTP header (see [idemclient.ParseKey]), so that a
 //     gateway can pass it on: one value, a quoted string or the same text without quotes.
 //   - request_id is a string field of the request message itself, as AIP-155 defines it. It must
-//     be a UUID of version 4 in its form of 36 characters. Upper and lower case are the same key.
+//     be a UUID of version 4 in its form of 36 characters. Upper and lower case are the same key,
+//     also in idempotency-key if the message has the field.
 //   - If both are given, they must be equal. If none is given, the call is refused.
 //
 // Both are the same key: a client may send one and retry with the other.

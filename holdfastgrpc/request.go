@@ -103,16 +103,26 @@ func keyOf(ctx context.Context, request proto.Message) (key, field string, err e
 	}
 	text := request.ProtoReflect().Get(at).String()
 	if text == "" {
+		if id, is := uuid4(key); is {
+			key = id // in the form in which request_id would give it
+		}
 		return key, MetadataKey, nil
 	}
-	id, err := uuid.Parse(text)
-	if err != nil || len(text) != 36 || id.Version() != 4 || id.Variant() != uuid.RFC4122 {
+	id, is := uuid4(text)
+	if !is {
 		return "", FieldRequestID, fmt.Errorf("it is not a UUID of version 4 such as %s", "6c0f27e4-3a44-4a8a-9b5e-0d4a1b6f2c11")
 	}
-	if key != "" && !strings.EqualFold(key, id.String()) {
+	if key != "" && !strings.EqualFold(key, id) {
 		return "", FieldRequestID, fmt.Errorf("it is not the key that the metadata field %s has", MetadataKey)
 	}
-	return id.String(), FieldRequestID, nil
+	return id, FieldRequestID, nil
+}
+
+// uuid4 returns a UUID of version 4 in lower case.
+func uuid4(text string) (id string, is bool) {
+	parsed, err := uuid.Parse(text)
+	is = err == nil && len(text) == 36 && parsed.Version() == 4 && parsed.Variant() == uuid.RFC4122
+	return parsed.String(), is
 }
 
 // requestID returns the field of a message that carries the key; nil for none.
