@@ -247,14 +247,20 @@ var Rules = []dialect.Rule{
 	},
 }
 
-// isolation returns the rule that makes decisions run at READ COMMITTED or higher, regardless of
-// the session's isolation. Transactions begin at that level. A single read takes a shared lock
-// and skips a locked row, so it returns the last committed data.
+// isolation returns the rule that refuses sessions at READ UNCOMMITTED. A program may change a session
+// later: transactions of Holdfast's begin at READ COMMITTED or higher nevertheless, and a look at a record or a
+// business row takes a shared lock and skips a locked row, so that it returns the last committed data.
 func isolation(variable, share string) dialect.Rule {
 	return dialect.Rule{
-		Name: "read uncommitted", Setting: variable,
-		Breaks:  "a result is replayed that is rolled back later (G4)",
-		Neutral: "transactions begin at READ COMMITTED or better; a look at a record or a business row reads what was committed, by a lock that waits for nothing",
+		Name: "read uncommitted", Setting: variable, Refused: "READ-UNCOMMITTED",
+		Breaks: "a result, a verdict, a message or a register's value is read that is rolled back later (G4, G7)",
+		Remedy: "set " + variable + " = 'READ-COMMITTED', or higher, for these sessions: a transaction of the program's may still have its own level",
+		Judge: func(f dialect.Facts) string {
+			if f[variable] == "READ-UNCOMMITTED" {
+				return f[variable]
+			}
+			return ""
+		},
 		Neutralise: func(d *dialect.Dialect, _ dialect.Facts) {
 			before := d.Fence.Setting.Before
 			level := `SET @@` + variable + ` = ` + raised(variable) + `, `

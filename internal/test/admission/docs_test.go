@@ -79,7 +79,7 @@ func ruleTable() string {
 	for _, d := range dialects {
 		for _, r := range d.of.Admission.Rules {
 			line := row{r.Setting, "refused: " + r.Refused, r.Breaks, r.Remedy}
-			if r.Neutralise != nil {
+			if r.Refused == "" {
 				line.verdict, line.remedy = "neutralised", r.Neutral
 			}
 			if _, there := engines[line]; !there {

@@ -154,7 +154,7 @@ func ruled(t *testing.T, e dbtest.Engine, name, rule string, neutralised bool) {
 	t.Helper()
 	rules := dialectOf(e).Admission.Rules
 	is := func(r dialect.Rule) bool {
-		return r.Name == rule && strings.Contains(r.Setting, name) && (r.Neutralise != nil) == neutralised
+		return r.Name == rule && strings.Contains(r.Setting, name) && (r.Refused == "") == neutralised
 	}
 	if !slices.ContainsFunc(rules, is) {
 		t.Errorf("no rule %q names %s", rule, name)

@@ -85,7 +85,7 @@ var innodbSettings = []string{
 
 var mysqlSettings = []string{
 	"binlog_format=%27STATEMENT%27!binlog_format", "sql_log_bin=0!sql_log_bin", "transaction_read_only=1!read only", "charset=gb18030!character set",
-	"binlog_format=%27MIXED%27", "sql_safe_updates=1", "transaction_isolation=%27READ-UNCOMMITTED%27", "transaction_isolation=%27READ-COMMITTED%27", "transaction_isolation=%27SERIALIZABLE%27",
+	"binlog_format=%27MIXED%27", "sql_safe_updates=1", "transaction_isolation=%27READ-UNCOMMITTED%27!read uncommitted", "transaction_isolation=%27READ-COMMITTED%27", "transaction_isolation=%27SERIALIZABLE%27",
 	"max_execution_time=10000", "cte_max_recursion_depth=1", "explicit_defaults_for_timestamp=0", "internal_tmp_mem_storage_engine=%27MEMORY%27", "sql_require_primary_key=1", "windowing_use_high_precision=0",
 	"show_create_table_verbosity=1", "session_track_gtids=%27OWN_GTID%27", "range_optimizer_max_mem_size=1000", "default_collation_for_utf8mb4=%27utf8mb4_general_ci%27", "require_row_format=0", "end_markers_in_json=1",
 	"optimizer_switch=%27derived_merge=off%27", "optimizer_switch=%27mrr=off,index_merge=off%27", "transaction_allow_batching=1", "print_identified_with_as_hex=1",
@@ -93,7 +93,7 @@ var mysqlSettings = []string{
 
 var mariadbSettings = []string{
 	"sql_safe_updates=1!sql_safe_updates", "sql_mode=%27ORACLE%27!sql_mode", "sql_mode=%27EMPTY_STRING_IS_NULL%27!sql_mode", "sql_mode=%27SIMULTANEOUS_ASSIGNMENT%27!sql_mode", "tx_read_only=1!read only", "check_constraint_checks=0!check_constraint_checks", "system_versioning_asof=%272020-01-01%27!system_versioning_asof", "wsrep_dirty_reads=1!wsrep_dirty_reads",
-	"tx_isolation=%27READ-UNCOMMITTED%27", "tx_isolation=%27READ-COMMITTED%27", "tx_isolation=%27SERIALIZABLE%27", "sql_mode=%27MSSQL%27", "sql_mode=%27DB2%27",
+	"tx_isolation=%27READ-UNCOMMITTED%27!read uncommitted", "tx_isolation=%27READ-COMMITTED%27", "tx_isolation=%27SERIALIZABLE%27", "sql_mode=%27MSSQL%27", "sql_mode=%27DB2%27",
 	"innodb_snapshot_isolation=1", "max_statement_time=10", "idle_transaction_timeout=30", "idle_write_transaction_timeout=30", "idle_readonly_transaction_timeout=30", "old_mode=%27NO_DUP_KEY_WARNINGS_WITH_IGNORE%27",
 	"sql_if_exists=1", "in_predicate_conversion_threshold=0", "optimizer_switch=%27derived_merge=off%27", "optimizer_switch=%27mrr=on,join_cache_hashed=off%27", "use_stat_tables=%27NEVER%27", "rowid_merge_buff_size=0",
 	"sql_quote_show_create=0", "standard_compliant_cte=0", "join_cache_level=0", "optimizer_use_condition_selectivity=1", "histogram_size=0", "max_recursive_iterations=1", "progress_report_time=0", "query_cache_type=0",
