@@ -63,6 +63,49 @@ func checking(e *conformance.Env[*sql.Tx]) string {
 	return e.DSN
 }
 
+// TestTimesToTheMicrosecond has full batches of rows that share their time and are passed over, a row that
+// expires at the cutoff, and one that expires a microsecond later. On MySQL and MariaDB the driver sends
+// the parameters, or writes them into the text.
+func TestTimesToTheMicrosecond(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
+		text := func(n int) string { return time.UnixMicro(int64(n)).UTC().Format("2006-01-02 15:04:05.000000") }
+		quoted := func(n int) string { return "'" + text(n) + "'" }
+		columns := map[string]func(int) string{"BIGINT": func(n int) string { return fmt.Sprint(n) }}
+		units := map[string]reaper.Unit{"BIGINT": reaper.Microseconds, "timestamptz": reaper.Timestamp, "TIMESTAMP(6) NULL": reaper.Timestamp, "timestamp": reaper.TimestampUTC, "DATETIME(6)": reaper.TimestampUTC}
+		dsns := []string{checking(e)}
+		switch e.Engine.Like() {
+		case dbtest.Postgres:
+			columns["timestamptz"], columns["timestamp"] = func(n int) string { return "'" + text(n) + "+00'" }, quoted
+		case dbtest.MySQL:
+			columns["TIMESTAMP(6) NULL"] = func(n int) string { return fmt.Sprintf(`FROM_UNIXTIME(%d.%06d)`, n/1_000_000, n%1_000_000) }
+			columns["DATETIME(6)"] = quoted
+			dsns = []string{conformance.Param(e.DSN, "interpolateParams", "false"), conformance.Param(e.DSN, "interpolateParams", "true")}
+		}
+		n := 0
+		for column, at := range columns {
+			for i, dsn := range dsns {
+				n++
+				name := fmt.Sprintf("micros_%d", n)
+				referenced(e, name, column, at(due))
+				e.Must(fmt.Sprintf(`INSERT INTO %s (id, expires_at) VALUES (4, %s), (5, %s)`, name, at(cutoff), at(cutoff+1)))
+				ctx, observed := bounded(e)
+				r := openReaper(e, dsn, observed, reaper.Table{TableSpec: holdfast.TableSpec{Table: name, Key: []string{"id"}}, Expires: "expires_at", Unit: units[column]})
+				report, err := r.Sweep(ctx)
+				if len(report.Tasks) <= conformance.SweepTasks {
+					e.Fatalf("%s, driver %d: %+v, %v", column, i, report, err)
+				}
+				if done := report.Tasks[conformance.SweepTasks]; err != nil || done.Rows != 1 || done.Referenced != 3 || done.Passed != 3 {
+					e.Errorf("%s, driver %d: %+v, %v, want one row cleared and three passed over", column, i, done, err)
+				}
+				if left := e.Int(`SELECT SUM(id) FROM ` + name); left != 1+2+3+5 {
+					e.Errorf("%s, driver %d: the ids that are left add up to %d", column, i, left)
+				}
+			}
+		}
+	})
+}
+
 // TestNoProgressEndsATable has an engine on which each row is after itself. The sweep must not read the
 // same rows for ever, and the next table gets its turn.
 func TestNoProgressEndsATable(t *testing.T) {
