@@ -3,6 +3,7 @@ package reaper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -171,6 +172,9 @@ func (p *pass) batch(t task, done *TaskReport, after *row, limit int) (next *row
 		found, next, err = t.find(p.ctx, p.pool, p.cutoff, after, limit)
 		return err
 	})
+	if err == nil && next != nil && after.repeats(next, found) {
+		err = fmt.Errorf("reading %s makes no progress: the engine finds a row after itself", t.table())
+	}
 	if err != nil || len(found) == 0 {
 		return next, err
 	}

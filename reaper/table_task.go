@@ -237,12 +237,13 @@ func (t *table) page(ctx context.Context, q core.Querier, after *row) (*row, err
 	return end, nil
 }
 
-// dest allocates scan targets for the key's values. settle replaces each target with its value.
+// dest allocates scan targets for the key's values. settle replaces each target with its value, and
+// nil bytes with empty ones, which are not NULL.
 func (t *table) dest(f *row) []any {
 	f.values = make([]any, len(t.key))
 	for i, k := range t.key {
 		switch k.kind {
-		case "integer":
+		case "integer", "any":
 			f.values[i] = new(any)
 		case "text":
 			f.values[i] = new(string)
@@ -258,10 +259,13 @@ func (t *table) settle(f *row) {
 		switch v := v.(type) {
 		case *any:
 			f.values[i] = *v
+			if b, bytes := (*v).([]byte); bytes {
+				f.values[i] = append([]byte{}, b...)
+			}
 		case *string:
 			f.values[i] = *v
 		case *[]byte:
-			f.values[i] = append([]byte{}, *v...) // an empty value is not NULL
+			f.values[i] = append([]byte{}, *v...)
 		}
 	}
 }

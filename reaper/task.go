@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,6 +85,13 @@ func following(found []row, limit int) *row {
 		return nil
 	}
 	return &found[len(found)-1]
+}
+
+// repeats reports whether a read that continued after f came to f again, as when the engine rounds
+// an expiry or compares a key's value as another type. Such reads would never end.
+func (f *row) repeats(next *row, found []row) bool {
+	same := func(other row) bool { return reflect.DeepEqual(*f, other) }
+	return f != nil && (same(*next) || slices.ContainsFunc(found, same))
 }
 
 func scan(rows core.Rows, dest func(f *row) []any) ([]row, error) {

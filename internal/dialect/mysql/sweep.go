@@ -44,10 +44,11 @@ var sweep = dialect.Sweep{
 		Casts:        map[string]dialect.Cast{"date": {Read: `CAST({c} AS CHAR)`, Bind: `{p}`}},
 		// A TIMESTAMP is stored as an instant, but compared in the session's time zone, where
 		// one hour occurs twice in autumn. So the search includes two more hours, and the
-		// found rows are then compared by the instant.
+		// found rows are then compared by the instant. A quotient would keep only four decimals
+		// where the parameter is a literal; the product is exact.
 		Instant: &dialect.Expiry{
 			Types: []string{"timestamp"}, Read: `CAST(UNIX_TIMESTAMP({c}) * 1000000 AS SIGNED)`,
-			Left: `UNIX_TIMESTAMP({c})`, Right: `{p} / 1000000.0`,
+			Left: `UNIX_TIMESTAMP({c})`, Right: `{p} * 0.000001`,
 			Before: `FROM_UNIXTIME({p} DIV 1000000 + 7200)`, After: `FROM_UNIXTIME({p} DIV 1000000 - 7200)`,
 		},
 		UTC: &dialect.Expiry{

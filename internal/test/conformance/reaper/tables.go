@@ -147,6 +147,9 @@ func tableKeys[Tx any](e *env[Tx]) {
 		if e.Engine == dbtest.MariaDB {
 			types["UUID"] = []string{id}
 		}
+	case dbtest.SQLite: // a column holds values of any type: a []byte that a program binds stays a BLOB in a TEXT column
+		types["TEXT"] = []string{"'a0'", "x'6130'", "x'6131'", "x''"}
+		types["LONGBLOB"], types["INT"] = []string{"'a0'", "x'6130'"}, []string{"'a0'", "x'6130'", "x''", "1.5", "7"}
 	}
 	n, second := 0, access.Of(e.DB).Dialect.Ident("n n")
 	for typ, values := range types {
