@@ -111,7 +111,8 @@ type Job struct {
 
 // RunOptions configure [Run]. The zero value of each field is its default.
 type RunOptions struct {
-	// OnPass receives the outcome and the error of each pass, which is one call of [Once]. Default: an error is logged with Logger.
+	// OnPass receives the outcome and the error of each pass, which is one call of [Once]. Default: an error is logged with Logger,
+	// a rejection in the replica that ran the job only.
 	OnPass func(idempotency.Outcome, error)
 	// Logger logs the errors. Default: slog.Default().
 	Logger *slog.Logger
@@ -226,6 +227,9 @@ func Run[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job, fn func
 		var rejection *idempotency.Rejection
 		switch {
 		case err == nil, errors.As(err, &rejection), errors.Is(err, idempotency.ErrExpired):
+			if rejection != nil && outcome == idempotency.Executed && o.OnPass == nil {
+				o.Logger.ErrorContext(ctx, "cron: the job rejected its tick, which is over", "job", job.Name, "error", err)
+			}
 			wait = firstPause
 			pause(ctx, min(next, most))
 		case errors.Is(err, idempotency.ErrInProgress):

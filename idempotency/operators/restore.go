@@ -50,6 +50,9 @@ type Restored struct {
 //   - It parks every pending staged operation as unknown, because calls may have been made in
 //     the lost time, and records each with who and why.
 //
+// It does not raise the revisions of registers nor the versions of rows (package optimistic): clients
+// must drop those that they read before the restore.
+//
 // A second call repeats all of this.
 //
 // Errors: [holdfast.ErrInvalid], [holdfast.ErrSchema], [idempotency.ErrUnknown] (call it again),

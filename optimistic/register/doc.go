@@ -24,6 +24,10 @@
 // its row without the value (about 50 bytes and the name): use names for things that
 // come again, not one name for each message.
 //
+// A restore of the database to an earlier point takes revisions back, too, and
+// operators.AfterRestore does not raise them: drop every revision that was read
+// before it, or a change may overwrite another one that its author never saw.
+//
 // # Limits
 //
 // A name has 1 to [MaxName] bytes and is compared byte by byte: case, accents and

@@ -2,6 +2,7 @@
 package crons
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -22,6 +23,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Helper()
 	for what, f := range map[string]func(*conformance.Env[Tx]){
 		"OnceATick": onceATick[Tx], "FailedRun": failedRun[Tx], "PausedReplica": pausedReplica[Tx], "Refused": refused[Tx], "RunsEachTick": runsEachTick[Tx],
+		"SaysRejections": saysRejections[Tx],
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -106,6 +108,34 @@ func failedRun[Tx any](e *conformance.Env[Tx]) {
 		if !errors.As(err, &rejection) || rejection.Code != "holiday" {
 			e.Error(err)
 		}
+	}
+}
+
+// saysRejections runs two replicas whose job rejects its tick. The tick is over for good, so the replica that
+// ran the job logs why, once, and the other one, which has the same rejection from the record, logs nothing.
+func saysRejections[Tx any](e *conformance.Env[Tx]) {
+	var logs [2]bytes.Buffer
+	for i := range logs {
+		ctx, stop := context.WithCancel(e.Ctx)
+		passes := 0
+		j := job("close-day", func(now time.Time) (last, next time.Time) { // Run asks for the ticks at its beginning, and in each pass
+			if passes++; passes > 3 {
+				stop()
+			}
+			return time.Unix(0, 0), now.Add(50 * time.Millisecond)
+		})
+		err := cron.Run(ctx, e.Store(idempotency.Options{}), j, func(context.Context, Tx, time.Time) error {
+			return idempotency.Reject("ledger-does-not-balance", "off by 1250")
+		}, cron.RunOptions{Logger: slog.New(slog.NewTextHandler(&logs[i], nil))})
+		if !errors.Is(err, context.Canceled) {
+			e.Error(err)
+		}
+	}
+	if first := logs[0].String(); strings.Count(first, "\n") != 1 || !strings.Contains(first, "close-day") || !strings.Contains(first, "ledger-does-not-balance") {
+		e.Errorf("the replica that ran the job logged %q, want one line with the job and the code", first)
+	}
+	if logs[1].Len() > 0 {
+		e.Errorf("the other replica logged %q", logs[1].String())
 	}
 }
 
