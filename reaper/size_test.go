@@ -24,10 +24,10 @@ func (c *costly) prepare(*pass, []row) error { return nil }
 
 func (c *costly) find(_ context.Context, _ core.Querier, _ int64, _ *row, limit int) ([]row, *row, error) {
 	found := make([]row, min(limit, c.left))
-	if len(found) < limit {
-		return found, nil, nil
+	for i := range found {
+		found[i].token = int64(c.done + i + 1) // no row comes twice
 	}
-	return found, &row{}, nil
+	return found, following(found, limit), nil
 }
 
 func (c *costly) clear(_ context.Context, _ core.Querier, _ int64, found []row) (int64, error) {
