@@ -67,31 +67,36 @@ func (t *locked[Tx]) finish(ctx context.Context, v storedResult) error {
 }
 
 // doubt looks for a record that was there before the lock: the snapshot of the claim may be older than
-// it. A record that another call has stored since changes nothing. It also asks whether the function has
-// committed the transaction itself: then the operation is unknown, whatever the function returned.
+// it. A record that another call has stored since changes nothing. After some errors the call reads the
+// record anyway.
 func (t *locked[Tx]) doubt(ctx context.Context, err error) error {
 	var inFunc *once.FuncError
-	failed := errors.As(err, &inFunc)
-	if t.before.Text == "" || !failed && !errors.Is(err, holdfast.ErrTxLost) {
+	var rej *Rejection
+	switch {
+	case t.before.Text == "":
+		return err
+	case once.Decides(err, &rej) && ctx.Err() == nil: // the claim that stores it looks
+		return err
+	case !errors.As(err, &inFunc) && !errors.Is(err, holdfast.ErrTxLost):
 		return err
 	}
 	ctx, cancel := core.Cleanup(ctx)
 	defer cancel()
-	var before, committed int
-	unread := t.s.access.OnConn(ctx, "", func(q core.Querier) error {
-		_, err := t.before.QueryRow(ctx, q, []any{&before, &committed}, t.call.args(t.transaction)...)
+	var one int
+	var before bool
+	unread := t.s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
+		before, err = t.before.QueryRow(ctx, q, []any{&one}, t.call.args(t.transaction)...)
 		return err
 	})
 	switch {
-	case before == 1:
+	case before:
 		return once.ErrTaken
-	case unread != nil && failed:
+	case inFunc == nil:
+		// The function has ended the transaction. If it has committed, the operation is unknown.
+		_, unwritten := t.unfinished.Exec(ctx, t.s.access.Pool, t.s.identified(t.call, t.call.args(t.attempt, t.transaction))...)
+		return errors.Join(err, unwritten)
+	case unread != nil:
 		return fmt.Errorf("idempotency: reading the record: %w, after the function's error: %w", unread, inFunc.Err)
-	case failed && committed == 1:
-		err = &holdfast.TxLostError{Err: inFunc.Err}
-	case failed:
-		return err
 	}
-	_, unwritten := t.unfinished.Exec(ctx, t.s.access.Pool, t.s.identified(t.call, t.call.args(t.attempt, t.transaction))...)
-	return errors.Join(err, unwritten)
+	return err
 }
