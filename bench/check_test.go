@@ -23,8 +23,9 @@ type bound struct {
 	Trips      float64 `json:"round_trips,omitempty"`
 }
 
-// strayTrips allows for round trips in which a driver checks whether a connection is alive.
-const strayTrips = 0.1
+// stray allows for round trips in which a driver checks whether a connection is alive, and for three
+// statements of thirty-two operations that a busy machine makes ask again.
+const stray = 0.1
 
 // TestBounds runs Holdfast in turns with the bare statements, each for a moment, and fails if a
 // statement or a round trip was added. It judges no time and no ratio of times: a busy machine
@@ -91,10 +92,10 @@ func TestBounds(t *testing.T) {
 
 // against returns the regressions of got.
 func (b bound) against(got bound) (problems []string) {
-	if got.Statements != b.Statements {
+	if math.Abs(got.Statements-b.Statements) > stray {
 		problems = append(problems, was("statements", got.Statements, b.Statements))
 	}
-	if math.Abs(got.Trips-b.Trips) > strayTrips {
+	if math.Abs(got.Trips-b.Trips) > stray {
 		problems = append(problems, was("round trips", got.Trips, b.Trips))
 	}
 	return problems

@@ -125,8 +125,8 @@ func (t *table) takeKey(ctx context.Context, found *rowmap.Table) error {
 		default:
 			return invalid("TableSpec.Key", fmt.Sprintf("column %q is of type %s: use an integer, a text, bytes, a UUID or a date", c.Name, c.Type))
 		}
-		if holdfast.Engine(t.dialect.Name) == holdfast.SQLite {
-			k.kind = "any" // a column of any type may hold a BLOB, which no text equals
+		if sql.Untyped {
+			k.kind = "any"
 		}
 		k.read = strings.ReplaceAll(k.read, "{c}", k.name)
 		t.key = append(t.key, k)

@@ -18,6 +18,9 @@ type SweepTable struct {
 	// bound as such. Casts are the types that travel as text: its expressions convert {c} to
 	// text and the parameter {p} back.
 	Integers, Texts, Bytes []string
+	// Untyped: a column of any type may hold a BLOB, which no text equals, so that each value is
+	// read and bound as it is.
+	Untyped bool
 	// IntegerParam is the parameter {p} in a comparison with an integer.
 	IntegerParam string
 	Casts        map[string]Cast

@@ -16,10 +16,9 @@ func Connector(c driver.Connector) driver.Connector { return connector{c, nil} }
 // NativeConnector is Connector for a driver that sends several statements in one round trip.
 func NativeConnector(c driver.Connector, n Native) driver.Connector { return connector{c, n} }
 
-// Native has the methods of core.Pipeline, on the driver's own connection.
+// Native has the methods of core.Pipeline, on the driver's own connection. COMMIT ends with life.
 type Native interface {
 	Pipes(c driver.Conn) bool
-	// COMMIT of the transaction ends with life.
 	BeginWith(ctx, life context.Context, c driver.Conn, opts core.TxOptions, first core.Bound) (driver.Tx, core.Reply, error)
 	CommitWith(ctx context.Context, c driver.Conn, tx driver.Tx, last core.Bound) (core.Reply, error)
 }

@@ -25,6 +25,7 @@ var sweep = dialect.Sweep{
 		IntegerParam: `{p}`,
 		Texts:        []string{"char", "text"},
 		Bytes:        []string{"blob"},
+		Untyped:      true,
 		NoTime:       "SQLite has no type for times, and the same instant is written as different texts",
 	},
 }

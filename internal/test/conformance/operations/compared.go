@@ -43,20 +43,29 @@ func comparedColumnsKeep[Tx any](e *env[Tx]) {
 	compared(timed, "some", of(`TIMESTAMPTZ(3)`, `DATETIME(3)`, `DATETIME`), sql.NullTime{}, sql.NullTime{Time: at.Add(time.Millisecond), Valid: true}, sql.NullTime{Time: at.Add(time.Microsecond), Valid: true})
 }
 
+// valued is a row whose value is compared.
+type valued[V any] struct {
+	No int64 `db:"no"`
+	V  V     `db:"v"`
+}
+
+func tableOfValues[V, Tx any](e *env[Tx], name, column string) *businessrow.Table[valued[V], Tx] {
+	e.Helper()
+	e.Must(`CREATE TABLE ` + name + ` (no BIGINT NOT NULL PRIMARY KEY, v ` + column + `)`)
+	table, err := businessrow.New[valued[V]](e.Ctx, e.DB, holdfast.TableSpec{Table: name, Key: []string{"no"}}, businessrow.Options{Compare: []string{"v"}})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return table
+}
+
 // compared claims rows with each value, and sends each again. A first call executes, and then the same
 // request is replayed, or it is refused.
 func compared[V, Tx any](e *env[Tx], name, column string, values ...V) {
 	e.Helper()
-	type row struct {
-		No int64 `db:"no"`
-		V  V     `db:"v"`
-	}
+	type row = valued[V]
 	name = "compared_" + name
-	e.Must(`CREATE TABLE ` + name + ` (no BIGINT NOT NULL PRIMARY KEY, v ` + column + `)`)
-	table, err := businessrow.New[row](e.Ctx, e.DB, holdfast.TableSpec{Table: name, Key: []string{"no"}}, businessrow.Options{Compare: []string{"v"}})
-	if err != nil {
-		e.Fatal(err)
-	}
+	table := tableOfValues[V](e, name, column)
 	forms := map[string]func(row) (idempotency.Outcome, error){
 		"Do": func(r row) (idempotency.Outcome, error) {
 			res, err := table.Do(e.Ctx, r, func(context.Context, Tx) error { return nil })
@@ -133,20 +142,13 @@ func comparedUnderNoStrictMode[Tx any](e *env[Tx]) {
 // changed claims a row whose value the column keeps, and then one whose value it changes.
 func changed[V, Tx any](e *env[Tx], name, column string, kept, change V) {
 	e.Helper()
-	type row struct {
-		No int64 `db:"no"`
-		V  V     `db:"v"`
-	}
-	name = "changed_" + name
-	e.Must(`CREATE TABLE ` + name + ` (no BIGINT NOT NULL PRIMARY KEY, v ` + column + `)`)
-	table, err := businessrow.New[row](e.Ctx, e.DB, holdfast.TableSpec{Table: name, Key: []string{"no"}}, businessrow.Options{Compare: []string{"v"}})
-	e.Check(err)
+	table := tableOfValues[V](e, "changed_"+name, column)
 	claim := func(n int64, v V) error {
 		return e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
 			if _, err := e.Exec(ctx, tx, `SET SESSION sql_mode = ''`); err != nil {
 				return err
 			}
-			_, err := table.ClaimTx(ctx, tx, row{n, v})
+			_, err := table.ClaimTx(ctx, tx, valued[V]{n, v})
 			return err
 		})
 	}
