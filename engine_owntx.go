@@ -139,7 +139,7 @@ func (s *ownTx[Tx]) open(ctx context.Context, opts core.TxOptions, first *core.B
 	}
 	if s.marks && !s.spared() {
 		if _, err := s.exec(ctx, s.querier(), "mark", fence.Mark); err != nil {
-			_ = s.rollback() // the caller has an error
+			_, _ = s.rollback(nil) // the caller has an error
 			return answer, err
 		}
 	}
@@ -172,7 +172,7 @@ func (s *ownTx[Tx]) begin(ctx context.Context, opts core.TxOptions) error {
 // begun rolls back a transaction whose lock timeout was not set. err means that there is none.
 func (s *ownTx[Tx]) begun(timeout core.Reply, err error) error {
 	if err == nil && timeout.Err != nil {
-		_ = s.rollback() // the caller has an error
+		_, _ = s.rollback(nil) // the caller has an error
 	}
 	return errors.Join(err, timeout.Err)
 }

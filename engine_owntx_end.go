@@ -18,8 +18,17 @@ func (s *ownTx[Tx]) Finish(ctx context.Context, last core.Bound) error { return 
 func (s *ownTx[Tx]) Rollback() {
 	if !s.over {
 		s.over = true
-		_ = s.rollback() // nothing was committed, regardless of its answer
+		_, _ = s.rollback(nil) // nothing was committed, regardless of its answer
 	}
+}
+
+// RollbackThen rolls back, and runs look in the session.
+func (s *ownTx[Tx]) RollbackThen(look func(ended bool, q core.Querier)) (looked bool) {
+	if !s.over {
+		s.over = true
+		looked, _ = s.rollback(look)
+	}
+	return looked
 }
 
 // finish commits, unless ctx has ended.
@@ -145,7 +154,7 @@ func (s *ownTx[Tx]) valid() bool {
 
 // unproved rolls back a transaction that is not proven to be intact, and returns its error.
 func (s *ownTx[Tx]) unproved(err error) error {
-	ended := s.rollback()
+	_, ended := s.rollback(nil)
 	d := s.d.dialect
 	// In its mode "exec" pgx does not send the ROLLBACK either, and says why: the connection is
 	// there. A lost one answers ErrBadConn again.
@@ -166,25 +175,31 @@ func (s *ownTx[Tx]) unproved(err error) error {
 }
 
 // rollback rolls back. Without an error the server has done so and the connection was usable. If the
-// connection does not answer, it is closed after the driver's timeouts.
-func (s *ownTx[Tx]) rollback() error {
+// connection does not answer, it is closed after the driver's timeouts. look, if there is one, runs after it on
+// a usable connection.
+func (s *ownTx[Tx]) rollback(look func(ended bool, q core.Querier)) (looked bool, err error) {
 	conn := s.conn
 	if conn == nil {
-		return sql.ErrTxDone
+		return false, sql.ErrTxDone
 	}
 	s.conn = nil
 	ctx, cancel := s.cleanup()
 	defer cancel()
-	_, err := core.Bounded(ctx, func() error {
+	usable := false
+	answered, err := core.Bounded(ctx, func() error {
 		err := conn.Rollback(ctx, s.tx)
-		if err != nil && !errors.Is(err, sql.ErrTxDone) {
+		ended := errors.Is(err, sql.ErrTxDone)
+		if usable = err == nil || ended; !usable {
 			s.release(conn, true)
-		} else {
-			s.restore(ctx, conn) // it waits if another rollback of the same transaction still does
+			return err
 		}
+		if look != nil {
+			look(ended, explained{conn, s.d})
+		}
+		s.restore(ctx, conn) // it waits if another rollback of the same transaction still does
 		return err
 	}, nil)
-	return err
+	return answered && usable && look != nil, err
 }
 
 // cleanup returns the context of what follows the transaction.

@@ -47,5 +47,8 @@ func (t *claimedRow[Tx]) finish(ctx context.Context, v storedResult) error {
 	return t.Finish(ctx, t.s.finishing(t.call, t.attempt, v))
 }
 
-// doubt has none: the claim was inserted, so no other call had stored a record.
-func (*claimedRow[Tx]) doubt(_ context.Context, err error) error { return err }
+// doubt rolls back. The claim was inserted, so no other call had stored a record.
+func (t *claimedRow[Tx]) doubt(_ context.Context, err error) error {
+	t.Rollback()
+	return err
+}

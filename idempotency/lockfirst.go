@@ -66,37 +66,63 @@ func (t *locked[Tx]) finish(ctx context.Context, v storedResult) error {
 	return t.Finish(ctx, t.s.writing(t.call, t.record, t.attempt, v, t.since, t.transaction))
 }
 
-// doubt looks for a record that was there before the lock: the snapshot of the claim may be older than
-// it. A record that another call has stored since changes nothing. After some errors the call reads the
-// record anyway.
+// doubt rolls back, and looks for a record that was there before the lock: the snapshot of the claim may be
+// older than it. A record that another call has stored since changes nothing. It also asks whether the
+// function had committed the transaction itself: then the operation is unknown, whatever the function
+// returned. For a rejection, the claim that stores it looks.
 func (t *locked[Tx]) doubt(ctx context.Context, err error) error {
 	var inFunc *once.FuncError
 	var rej *Rejection
-	switch {
-	case t.before.Text == "":
+	failed := errors.As(err, &inFunc)
+	if t.before.Text == "" || !failed && !errors.Is(err, holdfast.ErrTxLost) {
+		t.Rollback()
 		return err
-	case once.Decides(err, &rej) && ctx.Err() == nil: // the claim that stores it looks
-		return err
-	case !errors.As(err, &inFunc) && !errors.Is(err, holdfast.ErrTxLost):
-		return err
+	}
+	rejects := once.Decides(err, &rej) && ctx.Err() == nil
+	var own, saw seen
+	if t.RollbackThen(func(ended bool, q core.Querier) {
+		if ended || !rejects {
+			own = t.look(ctx, q)
+		}
+	}) {
+		saw = own
+	} else {
+		saw.err = holdfast.ErrTxLost // so has its session
 	}
 	ctx, cancel := core.Cleanup(ctx)
 	defer cancel()
-	var one int
-	var before bool
-	unread := t.s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
-		before, err = t.before.QueryRow(ctx, q, []any{&one}, t.call.args(t.transaction)...)
-		return err
-	})
-	switch {
-	case before:
-		return once.ErrTaken
-	case inFunc == nil:
-		// The function has ended the transaction. If it has committed, the operation is unknown.
-		_, unwritten := t.unfinished.Exec(ctx, t.s.access.Pool, t.s.identified(t.call, t.call.args(t.attempt, t.transaction))...)
-		return errors.Join(err, unwritten)
-	case unread != nil:
-		return fmt.Errorf("idempotency: reading the record: %w, after the function's error: %w", unread, inFunc.Err)
+	if saw.err != nil && !rejects {
+		saw.err = t.s.access.OnConn(ctx, "", func(q core.Querier) error {
+			saw = t.look(ctx, q)
+			return saw.err
+		})
+		// After a crash, the server may have given the id of a transaction that wrote nothing to another one.
+		saw.committed = 0
 	}
-	return err
+	switch {
+	case saw.before == 1:
+		return once.ErrTaken
+	case failed && saw.committed == 1:
+		err = &holdfast.TxLostError{Err: inFunc.Err}
+	case failed && saw.err != nil && !rejects:
+		return fmt.Errorf("idempotency: reading the record: %w, after the function's error: %w", saw.err, inFunc.Err)
+	case failed:
+		return err
+	}
+	_, unwritten := t.unfinished.Exec(ctx, t.s.access.Pool, t.s.identified(t.call, t.call.args(t.attempt, t.transaction))...)
+	return errors.Join(err, unwritten)
+}
+
+// seen is what a look after the function says: whether a record was there before the lock, and whether the
+// transaction is committed.
+type seen struct {
+	before, committed int
+	err               error
+}
+
+func (t *locked[Tx]) look(ctx context.Context, q core.Querier) (s seen) {
+	ctx, cancel := core.Cleanup(ctx)
+	defer cancel()
+	_, s.err = t.before.QueryRow(ctx, q, []any{&s.before, &s.committed}, t.call.args(t.transaction)...)
+	return s
 }

@@ -28,8 +28,8 @@ type turn[Tx any] interface {
 	access.OwnTx[Tx]
 	// finish writes the record with its result, and commits.
 	finish(ctx context.Context, v storedResult) error
-	// doubt decides whether err, with which the function or finish failed, counts. If another call had stored the
-	// record, the function ran for nothing and doubt returns once.ErrTaken. The transaction is rolled back.
+	// doubt rolls back, and decides whether err, with which the function or finish failed, counts. If another call
+	// had stored the record, the function ran for nothing and doubt returns once.ErrTaken.
 	doubt(ctx context.Context, err error) error
 }
 
@@ -48,7 +48,6 @@ func (s *Store[Tx]) transact(ctx context.Context, p *pending, w work[Tx]) (*reco
 		err = t.finish(ctx, r.storedResult)
 	}
 	if err != nil {
-		t.Rollback()
 		return nil, t.doubt(ctx, err)
 	}
 	return r, nil

@@ -223,9 +223,9 @@ type Records struct {
 	Reserved        Verdict
 	ReserveUpTo     sql.IsolationLevel
 	// Before and Unfinished are there if Reserve may miss a record. Reserve is then a query: it
-	// returns 1 and the transaction's id, or no row. Before finds a record, whose key has not
-	// expired, that was written before the transaction had the lock. Unfinished inserts a claim if the
-	// function has committed the transaction itself. {lockspace} makes the number of the lock.
+	// returns 1 and the transaction's id, or no row. Before returns 1 or 0 for a record, whose key has not
+	// expired, that was written before the transaction had the lock, and for a transaction that is
+	// committed. Unfinished inserts a claim if it is: the function has committed it itself. {lockspace} makes the number of the lock.
 	Before, Unfinished string
 	// Holders returns the sessions that hold the lock of a key, with the columns of Doctor.Blockers. Parameters: the
 	// owner ($0), key_hash. Empty: those who wait for the key have to ask while they wait.

@@ -59,8 +59,8 @@ ON CONFLICT (owner, key_hash) DO NOTHING`,
   THEN CASE WHEN $3::text = $2::text THEN '' ELSE set_config('lock_timeout', $3::text, true) END END AS at_once OFFSET 0
 ) locked WHERE at_once IS NOT NULL AND NOT EXISTS (SELECT FROM {records} WHERE owner = $0 AND key_hash = $1)`,
 	Record: record,
-	Before: `SELECT 1 FROM {records} WHERE owner = $0 AND key_hash = $1 AND age(xmin) > age($2::text::xid8::xid)
- AND (key_expires_at IS NULL OR key_expires_at > {now})`,
+	Before: `SELECT CASE WHEN EXISTS (SELECT FROM {records} WHERE owner = $0 AND key_hash = $1 AND age(xmin) > age($2::text::xid8::xid)
+ AND (key_expires_at IS NULL OR key_expires_at > {now})) THEN 1 ELSE 0 END, CASE pg_xact_status($2::text::xid8) WHEN 'committed' THEN 1 ELSE 0 END`,
 	Unfinished: `INSERT INTO {records} (owner, key_hash, namespace, operation, op_key, fingerprint, fingerprint_version, attempt, state, created_at)
 SELECT $0::text, $1::bytea, $4::text, $5::text, $6::bytea, $7::bytea, $8::smallint, $2::bytea, 1, {now}
 WHERE pg_xact_status($3::text::xid8) = 'committed'

@@ -15,7 +15,9 @@
  *   COMMIT:  the rows become visible; after that the lock is released
  *   Doubt:   if the function fails, roll back and look, before the answer, for a record that was
  *            written before the lock: another call may have committed after the snapshot was
- *            taken. A record that was written after the rollback does not count.
+ *            taken. A record that was written after the rollback does not count. If the function has
+ *            committed the transaction itself (PARTS), insert a record of an operation whose outcome is
+ *            unknown, whether the function has failed or not
  *
  * A call that does not get the key rolls back and reads the record: if there is none, it
  * begins again. So does a call whose Finish fails.
@@ -41,6 +43,8 @@
  *   TOLD    A call is not told that its function failed if the operation was done before.
  *   OWN     A call is told that its function failed if it was not done before.
  *   VOID    An operation that was voided has no effect.
+ *   PART    After a call was told that its transaction is lost, which its function had committed, no
+ *           call that begins runs the function.
  *   DONE    A call does not wait forever.
  *
  * Names in -D that plant a bug, and the property that each must violate:
@@ -51,6 +55,7 @@
  *   WAIT_TRUSTED   FRESH   after a wait, the snapshot of before counts
  *   ERROR_UNREAD   TOLD    the record is not read after the function has failed
  *   ERROR_LATE     OWN     a record counts that was written after the rollback
+ *   ERROR_LEFT     PART    a function that has failed is not asked whether it had committed
  *   FINISH_BLIND   ONCE    Finish does not fail where another record is
  *   VOID_OVER      VOID    Finish of Void writes over another record
  *   VOID_UNWRITTEN VOID    Void finds no record, and writes none
@@ -76,6 +81,9 @@
 #ifndef SQLITE    /* 1: the lock is the only write lock */
 #define SQLITE 0
 #endif
+#ifndef PARTS     /* 1: a function may commit its transaction itself */
+#define PARTS 0
+#endif
 #ifndef FAILS     /* 1: a function may fail */
 #define FAILS 1
 #endif
@@ -86,11 +94,12 @@ bool record;
 byte inserted, locked;
 byte effects, running;
 bool voided;
+bool unknown, part;   /* the record is of an unknown outcome; a call has its error after its function had committed */
 
 byte ended, ids;      /* of transactions */
 
 /* An assertion has the name of its property. */
-hidden byte ONCE, ALONE, FRESH, TOLD, OWN, VOID, DONE;
+hidden byte ONCE, ALONE, FRESH, TOLD, OWN, VOID, PART, DONE;
 
 inline unlock() {
 	if
@@ -111,7 +120,7 @@ inline function() {
 		running++;
 		ALONE = running == 1;
 		assert(ALONE);
-		sees = record
+		sees = record && !unknown
 	}
 	if
 	:: FAILS && !voids -> failed = true
@@ -144,9 +153,12 @@ proctype Late(byte me; bool voids) {
 }
 
 proctype Do(byte me; bool voids) {
-	bool found, waited, early, failed, sees;
+	bool found, waited, early, failed, sees, after;
 	byte tries = TRIES;
 begin:                                   /* Claim */
+#if PARTS
+	after = part;
+#endif
 #if SQLITE
 #ifdef LOOK_FIRST
 	found = record;
@@ -190,6 +202,26 @@ begin:                                   /* Claim */
 	}
 #endif
 	function();
+#if PARTS
+	d_step {
+		PART = !after;
+		assert(PART)
+	}
+	if
+	:: !voids ->                         /* the function commits, and fails or not */
+		d_step { running--; locked = 0 };
+#ifdef ERROR_LEFT
+		if
+		:: failed -> part = true; goto end
+		:: else
+		fi;
+#endif
+		d_step { inserted == 0 -> unknown = unknown || !record; record = true };
+		part = true;
+		goto end
+	:: true
+	fi;
+#endif
 	if                                   /* Doubt */
 	:: failed ->
 		rollback();
@@ -202,7 +234,7 @@ begin:                                   /* Claim */
 		if
 		:: early ->                  /* replayed */
 			d_step {
-				OWN = sees;
+				OWN = sees || unknown;
 				assert(OWN)
 			}
 			goto end

@@ -10,6 +10,7 @@ var lockFirst = model{
 	small: []run{
 		{"TwoOfDo", "-DTXS=0"},
 		{"BesideDoTx", "-DDOS=2 -DTXS=1"},
+		{"Parts", "-DPARTS=1 -DTXS=0"},
 		{"SQLite", "-DSQLITE=1 -DDOS=2 -DTXS=1"},
 		{"Voided", "-DDOS=1 -DVOIDS=1 -DTXS=1"},
 		{"VoidedSQLite", "-DSQLITE=1 -DDOS=1 -DVOIDS=2 -DTXS=1"},
@@ -25,6 +26,7 @@ var lockFirst = model{
 		{"WAIT_TRUSTED", "FRESH", ""},
 		{"ERROR_UNREAD", "TOLD", ""},
 		{"ERROR_LATE", "OWN", ""},
+		{"ERROR_LEFT", "PART", "-DPARTS=1 -DTXS=0"},
 		{"FINISH_BLIND", "ONCE", ""},
 		{"LOCK_KEPT", "DONE", ""},
 		{"LOOK_FIRST", "FRESH", "-DSQLITE=1"},

@@ -63,29 +63,57 @@ func functionBeginsAnother[Tx any](e *env[Tx]) {
 	}
 }
 
-// functionEndsTheTransaction uses a function that commits or rolls back itself. Do returns an
-// error, and the next call reports a commit as unknown, not as done.
+// functionEndsTheTransaction uses a function that commits or rolls back itself, through its handle or in SQL,
+// and then succeeds, fails or rejects the operation. Do returns an error, and the next call reports a commit
+// as unknown, not as done and not as rejected.
 func functionEndsTheTransaction[Tx any](e *env[Tx]) {
 	s := e.Store(idempotency.Options{})
-	for key, commit := range map[string]bool{"commits": true, "rolls back": false} {
-		_, err := idempotency.Do(e.Ctx, s, conformance.Op(key), func(ctx context.Context, tx Tx) (string, error) {
-			if err := e.Effect(ctx, tx, key); err != nil {
+	ends := func(commit bool) func(ctx context.Context, tx Tx) {
+		return func(ctx context.Context, tx Tx) { _ = e.End(ctx, tx, commit) }
+	}
+	texts := func(texts ...string) func(ctx context.Context, tx Tx) {
+		return func(ctx context.Context, tx Tx) {
+			for _, text := range texts {
+				_, _ = e.Exec(ctx, tx, text)
+			}
+		}
+	}
+	boom, no := errors.New("boom"), &idempotency.Rejection{Code: "no"}
+	for _, c := range []struct {
+		key string
+		end func(ctx context.Context, tx Tx)
+		err error
+	}{
+		{"commits", ends(true), nil},
+		{"rolls back", ends(false), nil},
+		{"commits and fails", ends(true), boom},
+		{"rolls back and fails", ends(false), boom},
+		{"commits and rejects", ends(true), no},
+		{"commits in SQL and fails", texts(`COMMIT`), boom},
+		{"commits in SQL, begins and fails", texts(`COMMIT`, `BEGIN`), boom},
+	} {
+		_, err := idempotency.Do(e.Ctx, s, conformance.Op(c.key), func(ctx context.Context, tx Tx) (string, error) {
+			if err := e.Effect(ctx, tx, c.key); err != nil {
 				return "", err
 			}
-			_ = e.End(ctx, tx, commit)
-			return "", nil
+			c.end(ctx, tx)
+			return "", c.err
 		})
-		if !errors.Is(err, holdfast.ErrTxLost) {
-			e.Errorf("it %s: got %v", key, err)
+		stands := e.Effects(c.key) == 1
+		fails, rejects := errors.Is(c.err, boom), errors.Is(c.err, no)
+		unknown := errors.Is(err, holdfast.ErrTxLost) || errors.Is(err, idempotency.ErrUnknown)
+		if fails && !errors.Is(err, boom) || rejects && stands && !unknown || c.err == nil && !unknown {
+			e.Errorf("it %s: got %v", c.key, err)
 		}
-		stands := e.Effects(key) == 1
-		r, err := e.Do(s, conformance.Op(key))
+		r, err := e.Do(s, conformance.Op(c.key))
 		switch {
 		case stands && !errors.Is(err, idempotency.ErrUnknown):
-			e.Errorf("it %s, its effect stands: %v, %v", key, r, err)
-		case !stands && (err != nil || r.Outcome != idempotency.Executed):
-			e.Errorf("it %s, nothing stands: %v, %v", key, r, err)
+			e.Errorf("it %s, its effect stands: %v, %v", c.key, r, err)
+		case !stands && !rejects && (err != nil || r.Outcome != idempotency.Executed):
+			e.Errorf("it %s, nothing stands: %v, %v", c.key, r, err)
 		}
-		e.WantOnce(key)
+		if stands || !rejects {
+			e.WantOnce(c.key)
+		}
 	}
 }
