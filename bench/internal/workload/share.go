@@ -64,7 +64,7 @@ type sharer struct {
 func (p *Plan) shared(ctx context.Context, g group, c locks.Competitor, clients int, open *closers) (takes, error) {
 	s := sharing{Group: g.name, Lock: c.Name, Steps: c.Processes, Clients: clients}
 	if e := g.world.Engine; e != nil {
-		s.Own, s.Conns = e.Own, e.Conns
+		s.Own, s.Conns = e.Own, max(4, e.Conns/c.Processes) // together they have as many as one process
 	} else {
 		s.Addresses = g.world.Servers.Addresses
 	}
