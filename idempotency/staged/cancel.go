@@ -85,17 +85,21 @@ func (s *Runner[Req, Res, Tx]) cancel(ctx context.Context, c *cancelling[Tx], re
 	return o, nil
 }
 
-// undo runs Workflow.Undo.
-func (s *Runner[Req, Res, Tx]) undo(ctx context.Context, tx Tx, q core.Querier, id once.ID, row *ledger.Row) error {
+// undo reads what Workflow.Undo gets, and returns it to be run.
+func (s *Runner[Req, Res, Tx]) undo(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row) (func(ctx context.Context, tx Tx) error, error) {
 	var request Req
 	err := s.transitions.unpack(id, ofRequest, row.Request, &request)
 	var op *Operation
 	if err == nil {
 		op, err = s.transitions.show(ctx, q, id)
 	}
-	if err == nil {
-		err = s.workflow.Undo(ctx, tx, request, *op)
+	if err != nil {
+		return nil, s.undone(err)
 	}
+	return func(ctx context.Context, tx Tx) error { return s.undone(s.workflow.Undo(ctx, tx, request, *op)) }, nil
+}
+
+func (s *Runner[Req, Res, Tx]) undone(err error) error {
 	if err != nil {
 		err = &once.FuncError{Err: once.Inner(s.transitions.Access.Explain(err))}
 	}
@@ -111,7 +115,7 @@ type cancelling[Tx any] struct {
 	version int
 	attempt []byte // it marks the row, for a commit in doubt
 	result  []byte // the rejection
-	undo    func(ctx context.Context, tx Tx, q core.Querier, id once.ID, row *ledger.Row) error
+	undo    func(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row) (func(ctx context.Context, tx Tx) error, error)
 }
 
 func (c *cancelling[Tx]) prepare(s *transitions[Tx], reason string) (err error) {
@@ -181,13 +185,17 @@ func (s *transitions[Tx]) cancelRow(ctx context.Context, tx Tx, q core.Querier, 
 	if late.Reason != "" {
 		return 0, late
 	}
+	undo := func(context.Context, Tx) error { return nil }
 	if c.undo != nil {
-		if err := c.undo(ctx, tx, q, c.id, row); err != nil {
+		if undo, err = c.undo(ctx, q, c.id, row); err != nil {
 			return 0, err
 		}
 	}
-	_, err = s.SQL.Cancel.Exec(ctx, q, c.id.Args(append([]any{c.result, c.attempt}, s.lives()...)...)...)
-	return idempotency.Executed, err
+	// Before Undo: if that ends the transaction itself, what it has taken back is not taken back again.
+	if _, err = s.SQL.Cancel.Exec(ctx, q, c.id.Args(append([]any{c.result, c.attempt}, s.lives()...)...)...); err != nil {
+		return 0, err
+	}
+	return idempotency.Executed, undo(ctx, tx)
 }
 
 // begun says what keeps an operation from being cancelled; empty for nothing. The row is locked.
@@ -204,6 +212,8 @@ func (s *transitions[Tx]) begun(ctx context.Context, q core.Querier, id once.ID,
 		case st.State == NotBegun:
 		case st.ProviderKey != "":
 			return fmt.Sprintf("the call of step %q has begun (%v)", st.Name, st.State), nil
+		case st.State == Begun:
+			return fmt.Sprintf("step %q has begun, and what it did is committed without its result", st.Name), nil
 		case !undone:
 			return fmt.Sprintf("step %q is done, and there is no Workflow.Undo", st.Name), nil
 		}

@@ -50,27 +50,42 @@ func (r *Run[Tx]) Token() int64 { return r.token }
 // [idempotency.Do].
 //
 // fn follows the rules of the function of [idempotency.Do]. An error of fn rolls back and is
-// returned. Errors: [ErrStale], [idempotency.ErrUnknown], [holdfast.ErrInvalid],
-// [holdfast.ErrRetry], [holdfast.ErrTxLost], errors of fn.
+// returned. If fn has ended its transaction itself, so that a part of its writes is committed without
+// the recovery point, the next attempt finds the step begun, and the operation waits for an operator.
+// Errors: [ErrStale], [idempotency.ErrUnknown], [holdfast.ErrInvalid],
+// [holdfast.ErrRetry], [holdfast.ErrTxLost], a *[ParkedError], errors of fn.
 func Local[T, Tx any](ctx context.Context, r *Run[Tx], step string, fn func(ctx context.Context, tx Tx) (T, error)) (value T, err error) {
 	row, err := r.enter(ctx, step)
 	if err != nil {
 		return value, err
 	}
-	if row != nil {
-		return stored[T](ctx, r, step, row)
+	begins := r.transitions.SQL.StepInsert.With(r.id.Args(step, ledger.StepBegun, "", nil, r.token, resultType[T]())...)
+	switch {
+	case row == nil:
+	case row.State == ledger.StepNotDone: // an operator says so
+		begins, row = r.transitions.SQL.StepBegin.With(r.id.Args(step, r.token, resultType[T](), 1)...), nil
+	default:
+		return localStored[T](ctx, r, step, row)
 	}
 	outer := ctx
 	ctx, cancel := context.WithDeadlineCause(ctx, r.until.Add(-r.lease/10), fmt.Errorf("staged: step %q: the lease ends: %w", step, context.DeadlineExceeded))
 	defer cancel()
-	start, ran := time.Now(), false
+	start, sent, ran := time.Now(), false, false
 	owning := r.transitions.owning(r, "", ledger.ModeTakeOver, r.lease)
 	err = r.transitions.Send(ctx, once.Transaction[Tx]{First: &owning, Foreign: true, Then: func(ctx context.Context, tx Tx, q core.Querier, a core.Reply) (last core.Bound, err error) {
 		if err := r.transitions.owned(ctx, q, r, step, a); err != nil {
 			return last, err
 		}
-		if row, err = r.transitions.Step(ctx, q, r.id, step); err != nil || row != nil {
-			return owning, err // done by an earlier, ambiguous commit
+		if sent {
+			row, err = r.transitions.Step(ctx, q, r.id, step)
+			if err != nil || row != nil && row.State != ledger.StepNotDone {
+				return owning, err // done by an earlier, ambiguous commit
+			}
+			row = nil
+		}
+		sent = true
+		if a := begins.Run(ctx, q); a.Err != nil {
+			return last, a.Err
 		}
 		ran = true
 		v, err := fn(ctx, tx)
@@ -78,7 +93,7 @@ func Local[T, Tx any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 			return last, &once.FuncError{Err: once.Inner(r.transitions.Access.Explain(err))}
 		}
 		b, err := packed(r.transitions, r.id, ofStep(step, false), v, &value)
-		return r.transitions.SQL.StepInsert.With(r.id.Args(step, ledger.StepDone, "", b, r.token, resultType[T]())...), err
+		return r.transitions.SQL.StepEnd.With(r.id.Args(step, ledger.StepDone, b, nil, nil)...), err
 	}})
 	if err != nil {
 		if !ran {
@@ -88,9 +103,29 @@ func Local[T, Tx any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 	}
 	r.until = start.Add(r.lease)
 	if row != nil {
-		return stored[T](outer, r, step, row)
+		return localStored[T](outer, r, step, row)
 	}
 	return value, nil
+}
+
+// localStored is stored for a local step. If it has begun and not ended, what its function did was
+// committed without its result, and it is not done again.
+func localStored[T, Tx any](ctx context.Context, r *Run[Tx], step string, row *ledger.StepRow) (value T, err error) {
+	if row.State != ledger.StepBegun {
+		return stored[T](ctx, r, step, row)
+	}
+	reason := "the step has begun, and what its function did is committed without its result: the function has ended its transaction itself, by COMMIT or by DDL (or the step was an outside call before)"
+	err = r.transitions.move(ctx, r, step, func(now *ledger.Row) bool { return now.State == ledger.Parked }, func(ctx context.Context, q core.Querier) (core.Result, error) {
+		if a := r.transitions.owning(r, step, ledger.ModePark, r.lease).Run(ctx, q); a.Err != nil || a.Affected != 1 {
+			return a.Result, a.Err
+		}
+		return r.transitions.SQL.Park.Exec(ctx, q, r.id.Args(r.attempt, r.token, reason)...)
+	})
+	if err == nil {
+		r.over = &ParkedError{Step: step, Reason: reason}
+		err = r.over
+	}
+	return value, r.note(err)
 }
 
 // enter runs before every step. It finds the result of a step that has ended.

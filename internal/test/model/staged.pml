@@ -10,7 +10,7 @@
  * The rows, and the variables that represent them:
  *
  *   staged(state, attempt, token, due_at, step)   state, whose, token, -, at
- *   steps(name, state, token)                   book, close; pay, payToken
+ *   steps(name, state, token)                   book, bookCut, close, closeCut; pay, payToken
  *
  * whose is the id of one attempt; 0 is NULL. Every transaction of a worker begins with
  *   Own: UPDATE staged SET step = $4, mode = $5, due_at = NOW + lease
@@ -48,6 +48,11 @@
  * beginning. If its call was never begun, or was not done, it ends, and what was booked is taken back in the same
  * transaction, whoever has the operation. Anything else is too late, and changes nothing.
  *
+ * With PARTS, a function of this database may end its transaction itself, by COMMIT or by DDL, and fail after that
+ * or not. What it did before is committed, and with it what the transaction wrote before the function: the step as
+ * begun, or the cancel. A step that has begun and not ended parks the operation, and an operator, who finds what it
+ * did, says that it was done.
+ *
  * A lease that is renewed while a call runs needs no step: a lease may last for any time
  * here, and the call's context ends with it.
  *
@@ -81,6 +86,7 @@
  *   CLAIM_KEEPS_TOKEN CALLED  taking over changes only the attempt
  *   LOCAL_APART       BOOKED  a local step's effect is committed before its point
  *   LOCAL_UNREAD      BOOKED  a local step sent again does not read its point
+ *   LOCAL_UNCLAIMED   BOOKED  a local step is written after its function, not before it and after it
  *   BEGIN_UNWRITTEN   CALLED  the call is made before it is committed as begun
  *   DOUBT_IGNORED     CALLED  a worker that takes over always repeats the call
  *   DOUBT_FORGOTTEN   CALLED  the beginning, sent again, finds only its own token
@@ -112,6 +118,7 @@
  *   CANCEL_ENDED      FINAL   an operation that has ended is cancelled
  *   CANCEL_UNWRITTEN  VOID    the cancel of an operation that was not begun writes no row
  *   CANCEL_BOOKED     VOID    what was booked is not taken back
+ *   CANCEL_LAST       BOOKED  the row is written after the function that takes back what was booked
  */
 
 /* Bounds. */
@@ -149,6 +156,10 @@
 #define CANCEL 0
 #endif
 
+#ifndef PARTS     /* 1: a function may end its transaction itself */
+#define PARTS 0
+#endif
+
 #if MODE == TAKEOVER && !defined(KEYS_IGNORED)
 #define KEYED true
 #else
@@ -173,12 +184,14 @@
 
 #define NOSTEP    0
 #define PAY       1
+#define LOCAL     2
 
 /* The database: Holdfast's rows, then the caller's. */
 byte state, whose, token, at;
 byte pay, payToken;
 bool torn;              /* mode 5: parked, because two answers contradict each other */
 bool book, close;
+bool bookCut, closeCut; /* begun, and committed so */
 byte booked, closed;
 byte business;          /* the row that the caller writes in the transaction of StartTx */
 
@@ -267,10 +280,10 @@ inline wrote() {
 	fi
 
 /*
- * Own; SELECT the step; if there is none the function, and INSERT the step; COMMIT.
- * A plain read of the step comes before it, so what was done is not done again.
+ * Own; INSERT the step as begun; the function; UPDATE the step with its result; COMMIT. A plain read of the step
+ * comes before it, and one after Own if it is sent again, so what was done, or begun, is not done again.
  */
-inline step(point, effect) {
+inline step(point, cut, effect) {
 	READ_OWN
 #ifdef LOCAL_APART
 	atomic { effect++; BOOKED = effect == 1; assert(BOOKED) }
@@ -285,7 +298,7 @@ inline step(point, effect) {
 #ifdef LOCAL_UNREAD
 			:: true ->
 #else
-			:: !point ->
+			:: !point && !cut ->
 #endif
 #ifdef LOCAL_APART
 				skip;
@@ -294,8 +307,17 @@ inline step(point, effect) {
 				BOOKED = effect == 1;
 				assert(BOOKED);
 #endif
-				point = true
-			:: point
+				if
+				:: point = true
+#if PARTS
+#ifdef LOCAL_UNCLAIMED
+				:: true
+#else
+				:: cut = true
+#endif
+#endif
+				fi
+			:: point || cut
 			fi
 		:: else
 		fi
@@ -361,11 +383,16 @@ end:
 running:
 		if
 		:: book -> goto booked_
-		:: !book
+		:: bookCut -> goto cutting
+		:: !book && !bookCut
 		fi;
 booking:
-		step(book, booked);
+		step(book, bookCut, booked);
 		COMMITTED(booking);
+		if
+		:: !book -> goto giving                 /* it has failed, or its transaction is lost */
+		:: book
+		fi;
 booked_:
 		if
 		:: ENDED -> goto paying
@@ -505,11 +532,16 @@ settling:
 paying:
 		if
 		:: pay == REFUSED || close -> goto finishing
-		:: pay == PAYED && !close
+		:: pay == PAYED && closeCut -> goto cutting
+		:: pay == PAYED && !close && !closeCut
 		fi;
 closing:
-		step(close, closed);
+		step(close, closeCut, closed);
 		COMMITTED(closing);
+		if
+		:: !close -> goto giving
+		:: close
+		fi;
 finishing:
 		/* Own's condition; UPDATE staged SET state = $4, result = $5 */
 		READ_OWN
@@ -586,6 +618,18 @@ parking:
 		:: ENDED && state != PARKED -> goto paying
 		:: goto next
 		fi;
+		goto next;
+cutting:
+		/* Own, with the step; UPDATE staged SET state = 6, attempt = NULL, token = token + 1 */
+		READ_OWN
+		atomic {
+			OWN;
+			if
+			:: found -> wrote(); at = LOCAL; state = PARKED; whose = 0; token++
+			:: else
+			fi
+		}
+		goto next;
 giving:
 		/* Own's condition; UPDATE staged SET attempt = NULL, due_at = NOW + pause */
 		READ_OWN
@@ -698,6 +742,7 @@ end:
 	:: atomic { state == PARKED && at == PAY && OPEN && paid > 0 -> settle(PAYED) }
 	:: atomic { state == PARKED && at == PAY && OPEN && paid == 0 && QUIET -> settle(NOTDONE) }
 	:: atomic { state == PARKED && at == NOSTEP -> decides(pay); goes() }
+	:: atomic { state == PARKED && at == LOCAL -> book = book || bookCut; close = close || closeCut; bookCut = false; closeCut = false; goes() }
 	:: atomic { torn && at == PAY && paid > 0 -> pay = PAYED; open = true; decides(PAYED); goes() }
 	:: atomic { torn && at == PAY && paid == 0 && QUIET -> pay = REFUSED; open = false; decides(REFUSED); goes() }
 	/* Or ends it: UPDATE staged SET state = $2 WHERE key_hash = $1 AND state = 6. */
@@ -792,11 +837,15 @@ end:
 #ifdef CANCEL_UNLOCKED
 #define UNSENT unsent
 #else
-#define UNSENT (pay == NONE || pay == NOTDONE)
+#define UNSENT ((pay == NONE || pay == NOTDONE) && !bookCut)
 #endif
 
 proctype Cancel() {
 	bool unsent;
+#ifdef CANCEL_LAST
+	byte takenBack;
+again:
+#endif
 	unsent = pay == NONE || pay == NOTDONE;
 	atomic {
 		if
@@ -812,6 +861,15 @@ proctype Cancel() {
 		:: state == PENDING || state == PARKED ->
 #else
 		:: (state == PENDING || state == PARKED) && UNSENT ->
+#endif
+#ifdef CANCEL_LAST
+			takenBack++;
+			BOOKED = takenBack == 1;
+			assert(BOOKED);
+			if
+			:: skip
+			:: PARTS -> goto again          /* it has ended its transaction itself */
+			fi;
 #endif
 			cancelled = true;
 			ends(REJECTED);

@@ -11,6 +11,7 @@ var (
 	accepts    = " -DACCEPTS=1"
 	contradict = " -DCONTRADICTS=1"
 	cancels    = " -DCANCEL=1"
+	parted     = " -DPARTS=1"
 )
 
 var staged = model{
@@ -31,6 +32,8 @@ var staged = model{
 		{"TakeOverCancelled", takesOver + cancels},
 		{"ReconcileCancelled", reconciles + cancels},
 		{"StartedCancelled", reconciles + starts + cancels},
+		{"ParkInParts", parks + parted},
+		{"ReconcileInPartsCancelled", reconciles + parted + cancels},
 	},
 	large: []run{
 		{"ParkCancelledNews", parks + news + accepts + cancels},
@@ -50,6 +53,7 @@ var staged = model{
 		{"CLAIM_KEEPS_TOKEN", "CALLED", parks},
 		{"LOCAL_APART", "BOOKED", parks},
 		{"LOCAL_UNREAD", "BOOKED", parks},
+		{"LOCAL_UNCLAIMED", "BOOKED", parks + parted},
 		{"BEGIN_UNWRITTEN", "CALLED", parks},
 		{"DOUBT_IGNORED", "CALLED", parks},
 		{"DOUBT_FORGOTTEN", "CALLED", reconciles},
@@ -79,5 +83,6 @@ var staged = model{
 		{"CANCEL_ENDED", "FINAL", parks + cancels},
 		{"CANCEL_UNWRITTEN", "VOID", parks + cancels},
 		{"CANCEL_BOOKED", "VOID", parks + cancels},
+		{"CANCEL_LAST", "BOOKED", parks + cancels + parted},
 	},
 }

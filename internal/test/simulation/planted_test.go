@@ -44,7 +44,7 @@ var planted = map[string]plant{
 	"a void is not written":                        {"flights", []change{{"idempotency/void.go", "\tp := &pending{call: c, deadline: time.Now().Add(c.wait)}\n", "\tp := &pending{call: c, deadline: time.Now().Add(c.wait)}\n\tif found, err := s.read(ctx, p); found == nil && err == nil {\n\t\treturn Executed, nil\n\t}\n"}}},
 	"what follows a lost transaction is committed": {"flights", []change{{"internal/dialect/sqlite/veto.go", "if forbidden() {", "if false {"}}},
 
-	"the result of a step is not stored":             {"staged", []change{{"idempotency/staged/run.go", "\t\treturn r.transitions.SQL.StepInsert.With(r.id.Args(step, ledger.StepDone, \"\", b, r.token, resultType[T]())...), err\n", "\t\t_ = b\n\t\treturn owning, err\n"}}},
+	"the result of a step is not stored":             {"staged", []change{{"idempotency/staged/run.go", "\t\treturn r.transitions.SQL.StepEnd.With(r.id.Args(step, ledger.StepDone, b, nil, nil)...), err\n", "\t\t_ = b\n\t\treturn owning, err\n"}}},
 	"a call in doubt is made again":                  {"staged", []change{{"idempotency/staged/run.go", "ambiguous = open && (row.Token != r.token || ambiguous) || ", "ambiguous = open && row.Token == r.token && ambiguous || "}}},
 	"the unknown outcome of a commit is forgotten":   {"staged", []change{{"idempotency/staged/run.go", "\t\tambiguous = open && (row.Token != r.token || ambiguous) || ", "\t\tambiguous = open && row.Token != r.token || "}}},
 	"a worker that lost its operation goes on":       {"staged", []change{{"idempotency/staged/transitions.go", "\tif a.Err != nil || a.Affected == 1 {\n\t\treturn a.Err\n\t}\n\tnow, err := s.Find(ctx, q, r.id)\n\tif err != nil {", "\tif a.Err != nil || a.Affected <= 1 {\n\t\treturn a.Err\n\t}\n\tnow, err := s.Find(ctx, q, r.id)\n\tif err != nil {"}}},
@@ -54,7 +54,7 @@ var planted = map[string]plant{
 	"an operation begins once more than it may":      {"staged", []change{{"idempotency/staged/claim.go", "case seen.Started >= s.workflow.MaxAttempts:", "case seen.Started > s.workflow.MaxAttempts:"}}},
 	"a cancel does not look for a call":              {"staged", []change{{"idempotency/staged/cancel.go", "case st.ProviderKey != \"\":", "case st.ProviderKey == \"none\":"}}},
 	"a cancel without an undo leaves steps":          {"staged", []change{{"idempotency/staged/cancel.go", "case !undone:", "case !undone && row.Restored == 1:"}}},
-	"a cancel does not undo":                         {"staged", []change{{"idempotency/staged/cancel.go", "\tif c.undo != nil {\n\t\tif err", "\tif c.undo != nil && row.Restored == 1 {\n\t\tif err"}}},
+	"a cancel does not undo":                         {"staged", []change{{"idempotency/staged/cancel.go", "\tif c.undo != nil {\n\t\tif undo, err", "\tif c.undo != nil && row.Restored == 1 {\n\t\tif undo, err"}}},
 	"a cancel of what was refused says cancelled":    {"staged", []change{{"idempotency/staged/cancel.go", "if late.Rejection.Code == idempotency.CodeVoided {", "if late.Rejection.Code != \"\" {"}}},
 	"a request is not compared":                      {"staged", []change{{"idempotency/staged/runner.go", "if err := c.Compare(row.FingerprintVersion, row.Fingerprint); err != nil {", "if err := c.Compare(row.FingerprintVersion, row.Fingerprint); err != nil && row.State == ledger.Pending {"}}},
 	"a lost COMMIT of a start counts as rolled back": {"staged", []change{{"engine_owntx_end.go", "nothing happened: %w\", err)\n\t}\n\treturn &UnknownError{Err: err}", "nothing happened: %w\", err)\n\t}\n\treturn err"}}},

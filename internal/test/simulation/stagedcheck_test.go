@@ -47,12 +47,15 @@ func (r record) voided() bool {
 	return rej != nil && rej.Code == idempotency.CodeVoided
 }
 
-// anew checks that the function of a local step does not run again when its result is stored.
+// anew checks that the function of a local step runs behind its claim, and not again when it is stored.
 func (w *stagedScene) anew(s *statement) {
 	key, step, _ := strings.Cut(as[string](s.args[0]), "/")
+	if step == "start" { // the caller's transaction
+		return
+	}
 	for _, row := range s.conn.txn.ops {
-		if string(blob(row[opKey])) == key && s.conn.txn.steps[stepID(row[1], step)] != nil {
-			w.violatef("step %s of %s runs, and its result was stored", step, key)
+		if id := stepID(row[1], step); string(blob(row[opKey])) == key && (s.conn.txn.steps[id] == nil || s.conn.txn.steps[id][stepState] != begunStep || w.records.committed.steps[id] != nil) {
+			w.violatef("step %s of %s runs, and it was not claimed, or stored before", step, key)
 		}
 	}
 }

@@ -1,0 +1,128 @@
+package staged
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
+	"github.com/holdfast-go/holdfast/idempotency/staged"
+)
+
+// localEndsTheTransaction uses a local step that commits or rolls back its transaction itself, through its
+// handle, in SQL or by DDL, and then succeeds or fails. What it did is never done again: if it stands without
+// a result, the operation waits for an operator.
+func localEndsTheTransaction[Tx any](e *env[Tx]) {
+	boom := errors.New("boom")
+	for how, end := range ends(e) {
+		for suffix, fails := range map[string]error{"": nil, ", fails": boom} {
+			localEnds(e, how+suffix, end, fails)
+		}
+	}
+}
+
+func localEnds[Tx any](e *env[Tx], key string, end func(ctx context.Context, tx Tx), fails error) {
+	ran := 0
+	s := e.staged(staged.Workflow[string, string, Tx]{
+		Name: "refund", Backoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond,
+		Run: func(ctx context.Context, r *staged.Run[Tx], key string) (string, error) {
+			return staged.Local(ctx, r, "book", func(ctx context.Context, tx Tx) (string, error) {
+				if err := e.Effect(ctx, tx, key); err != nil {
+					return "", err
+				}
+				if ran++; ran > 1 {
+					return "again", nil
+				}
+				end(ctx, tx)
+				return "", fails
+			})
+		},
+	}, idempotency.Options{})
+	_, first := s.Do(e.Ctx, stagedOp(key), key)
+	stood := e.Effects(key) == 1
+	var value string
+	for range 20 {
+		time.Sleep(5 * time.Millisecond)
+		r, err := s.Do(e.Ctx, stagedOp(key), key)
+		if value = r.Value; err == nil || errors.Is(err, idempotency.ErrUnknown) {
+			break
+		}
+	}
+	e.WantOnce(key)
+	op := e.show(key)
+	switch {
+	case op.State == idempotency.StateUnknown:
+		if !stood || first == nil || op.Step != "book" {
+			e.Errorf("it %s: nothing stands, but the operation is unknown at %q (%s); before: %v", key, op.Step, op.Reason, first)
+		}
+		if err := operators.New(e.Store(idempotency.Options{})).Resolve(e.Ctx, ref(key), operators.Resolution{Step: staged.StepDone, StepResult: "found"}, who()); err != nil {
+			e.Errorf("it %s: %v", key, err)
+		}
+		if r, err := s.Do(e.Ctx, stagedOp(key), key); err != nil || r.Value != "found" {
+			e.Errorf("it %s, and an operator has resolved the step: %v, %v", key, r, err)
+		}
+		e.WantOnce(key)
+	case op.State != idempotency.StateSucceeded, !stood && value != "again":
+		e.Errorf("it %s: the operation is %v and its value %q; before: %v", key, op.State, value, first)
+	}
+}
+
+// ends are the ways in which a function may end its transaction itself.
+func ends[Tx any](e *env[Tx]) map[string]func(ctx context.Context, tx Tx) {
+	texts := func(texts ...string) func(ctx context.Context, tx Tx) {
+		return func(ctx context.Context, tx Tx) {
+			for _, text := range texts {
+				_, _ = e.Exec(ctx, tx, text)
+			}
+		}
+	}
+	return map[string]func(ctx context.Context, tx Tx){
+		"commits":                   func(ctx context.Context, tx Tx) { _ = e.End(ctx, tx, true) },
+		"rolls back":                func(ctx context.Context, tx Tx) { _ = e.End(ctx, tx, false) },
+		"commits in SQL":            texts(`COMMIT`),
+		"commits in SQL and begins": texts(`COMMIT`, `BEGIN`),
+		"changes a table":           texts(`CREATE TABLE surprise (n INT)`),
+	}
+}
+
+// undoEndsTheTransaction uses a Workflow.Undo that ends the transaction of Cancel itself. What it has taken
+// back is not taken back again.
+func undoEndsTheTransaction[Tx any](e *env[Tx]) {
+	boom := errors.New("boom")
+	for how, end := range ends(e) {
+		for suffix, fails := range map[string]error{"": nil, ", fails": boom} {
+			undoEnds(e, how+suffix, end, fails)
+		}
+	}
+}
+
+func undoEnds[Tx any](e *env[Tx], key string, end func(ctx context.Context, tx Tx), fails error) {
+	ran := 0
+	s := e.staged(staged.Workflow[string, string, Tx]{
+		Name: "refund", Backoff: time.Hour, MaxBackoff: time.Hour,
+		Run: func(context.Context, *staged.Run[Tx], string) (string, error) { return "", errors.New("not now") },
+		Undo: func(ctx context.Context, tx Tx, key string, _ staged.Operation) error {
+			if err := e.Effect(ctx, tx, key+" undone"); err != nil {
+				return err
+			}
+			if ran++; ran > 1 {
+				return nil
+			}
+			end(ctx, tx)
+			return fails
+		},
+	}, idempotency.Options{})
+	if _, err := s.Do(e.Ctx, stagedOp(key), key); err == nil {
+		e.Fatalf("%s: done", key)
+	}
+	_, first := s.Cancel(e.Ctx, stagedOp(key), "a test")
+	stood := e.Effects(key+" undone") == 1
+	if _, err := s.Cancel(e.Ctx, stagedOp(key), "a test"); err != nil {
+		e.Errorf("it %s: %v; before: %v", key, err, first)
+	}
+	e.WantOnce(key + " undone")
+	if op := e.show(key); op.State != idempotency.StateRejected || stood && ran != 1 {
+		e.Errorf("it %s: the operation is %v, and Undo ran %d times; before: %v", key, op.State, ran, first)
+	}
+}
