@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/sqllock/internal/keeper"
 )
 
 // PollRarely sets the poll interval of calls that have waited long enough to listen.
@@ -30,6 +31,9 @@ func (l *Locker[Tx]) Hears() bool {
 	return false
 }
 func (l *Locker[Tx]) Wakes() bool { return l.tickets.k.Waker.Works() }
+
+// NamedLock returns the name of the named lock of this process.
+func (l *Locker[Tx]) NamedLock() string { return keeper.Named(l.tickets.k.Identity()) }
 
 // SeesOthers reports whether a call waits behind a ticket of another process, and has polled.
 func (l *Locker[Tx]) SeesOthers() bool {

@@ -90,7 +90,8 @@ func TestForgedNotifications(t *testing.T) {
 // TestWoken checks the same on the engines on which a named lock wakes the other process.
 func TestWoken(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, conformance.Only(conformance.SQL(), dbtest.MySQL, dbtest.MariaDB), func(e *conformance.Env[*sql.Tx]) {
+	h := conformance.With(conformance.SQL(), "interpolateParams=true", dbtest.MySQL, dbtest.MariaDB) // the server shows which lock is waited for
+	conformance.Run(t, h, func(e *conformance.Env[*sql.Tx]) {
 		const rounds = 5
 		lockers := e.Lockers(2, sqllock.Options{})
 		one, two := fairlock.New(lockers[0]), fairlock.New(lockers[1])
@@ -111,6 +112,10 @@ func TestWoken(t *testing.T) {
 				e.Eventually("it waits", one.SeesOthers)
 			} else {
 				e.Eventually("it waits and listens", func() bool { return one.Hears() && two.Wakes() })
+				// A statement that is still under way is not woken, and nothing else would.
+				e.Eventually("the server has its wait", func() bool {
+					return e.Int(`SELECT COUNT(*) FROM `+e.Engine.Sessions()+` WHERE db = DATABASE() AND state = 'User lock' AND info LIKE ?`, "%"+two.NamedLock()+"%") > 0
+				})
 			}
 			e.MustRelease(held)
 			if held = <-next; held == nil {
