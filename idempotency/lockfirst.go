@@ -80,18 +80,17 @@ func (t *locked[Tx]) doubt(ctx context.Context, err error) error {
 	}
 	rejects := once.Decides(err, &rej) && ctx.Err() == nil
 	var own, saw seen
-	if t.RollbackThen(func(ended bool, q core.Querier) {
+	looked := t.RollbackThen(func(ended bool, q core.Querier) {
 		if ended || !rejects {
 			own = t.look(ctx, q)
 		}
-	}) {
+	})
+	if looked {
 		saw = own
-	} else {
-		saw.err = holdfast.ErrTxLost // so has its session
 	}
 	ctx, cancel := core.Cleanup(ctx)
 	defer cancel()
-	if saw.err != nil && !rejects {
+	if !rejects && (!looked || saw.err != nil) { // its session is gone
 		saw.err = t.s.access.OnConn(ctx, "", func(q core.Querier) error {
 			saw = t.look(ctx, q)
 			return saw.err

@@ -14,12 +14,7 @@ import (
 // handle, in SQL or by DDL, and then succeeds or fails. What it did is never done again: if it stands without
 // a result, the operation waits for an operator.
 func localEndsTheTransaction[Tx any](e *env[Tx]) {
-	boom := errors.New("boom")
-	for how, end := range ends(e) {
-		for suffix, fails := range map[string]error{"": nil, ", fails": boom} {
-			localEnds(e, how+suffix, end, fails)
-		}
-	}
+	eachEnd(e, localEnds[Tx])
 }
 
 func localEnds[Tx any](e *env[Tx], key string, end func(ctx context.Context, tx Tx), fails error) {
@@ -68,8 +63,8 @@ func localEnds[Tx any](e *env[Tx], key string, end func(ctx context.Context, tx 
 	}
 }
 
-// ends are the ways in which a function may end its transaction itself.
-func ends[Tx any](e *env[Tx]) map[string]func(ctx context.Context, tx Tx) {
+// eachEnd calls test with each way in which a function may end its transaction itself, and what it returns then.
+func eachEnd[Tx any](e *env[Tx], test func(e *env[Tx], key string, end func(ctx context.Context, tx Tx), fails error)) {
 	texts := func(texts ...string) func(ctx context.Context, tx Tx) {
 		return func(ctx context.Context, tx Tx) {
 			for _, text := range texts {
@@ -77,24 +72,23 @@ func ends[Tx any](e *env[Tx]) map[string]func(ctx context.Context, tx Tx) {
 			}
 		}
 	}
-	return map[string]func(ctx context.Context, tx Tx){
+	ends := map[string]func(ctx context.Context, tx Tx){
 		"commits":                   func(ctx context.Context, tx Tx) { _ = e.End(ctx, tx, true) },
 		"rolls back":                func(ctx context.Context, tx Tx) { _ = e.End(ctx, tx, false) },
 		"commits in SQL":            texts(`COMMIT`),
 		"commits in SQL and begins": texts(`COMMIT`, `BEGIN`),
 		"changes a table":           texts(`CREATE TABLE surprise (n INT)`),
 	}
+	for how, end := range ends {
+		test(e, how, end, nil)
+		test(e, how+", fails", end, errors.New("boom"))
+	}
 }
 
 // undoEndsTheTransaction uses a Workflow.Undo that ends the transaction of Cancel itself. What it has taken
 // back is not taken back again.
 func undoEndsTheTransaction[Tx any](e *env[Tx]) {
-	boom := errors.New("boom")
-	for how, end := range ends(e) {
-		for suffix, fails := range map[string]error{"": nil, ", fails": boom} {
-			undoEnds(e, how+suffix, end, fails)
-		}
-	}
+	eachEnd(e, undoEnds[Tx])
 }
 
 func undoEnds[Tx any](e *env[Tx], key string, end func(ctx context.Context, tx Tx), fails error) {
