@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // protocol makes the effects of a function and the record of its key one transaction. New chooses the
@@ -37,20 +38,22 @@ type turn[Tx any] interface {
 type work[Tx any] func(ctx context.Context, tx access.OwnTx[Tx]) (storedResult, error)
 
 // transact runs one transaction: claim, function, record and COMMIT.
-func (s *Store[Tx]) transact(ctx context.Context, p *pending, w work[Tx]) (*record, error) {
+func (s *Store[Tx]) transact(ctx context.Context, p *pending, w work[Tx]) (r *record, err error) {
 	t, err := s.protocol.claim(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
-	defer t.Rollback() // unless finish has ended it
-	r := p.executing()
+	err = &once.FuncError{Err: trace.ErrAborted} // if the function panics or ends its goroutine
+	defer func() {
+		if err != nil {
+			r, err = nil, t.doubt(ctx, err)
+		}
+	}()
+	r = p.executing()
 	if r.storedResult, err = w(ctx, t); err == nil {
 		err = t.finish(ctx, r.storedResult)
 	}
-	if err != nil {
-		return nil, t.doubt(ctx, err)
-	}
-	return r, nil
+	return r, err
 }
 
 // begin begins a transaction with a claim as its first statement, and returns the claim's answer. The

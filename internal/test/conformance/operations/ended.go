@@ -64,7 +64,7 @@ func functionBeginsAnother[Tx any](e *env[Tx]) {
 }
 
 // functionEndsTheTransaction uses a function that commits or rolls back itself, through its handle or in SQL,
-// and then succeeds, fails or rejects the operation. Do returns an error, and the next call reports a commit
+// and then succeeds, fails, rejects the operation or panics. Do returns an error, and the next call reports a commit
 // as unknown, not as done and not as rejected.
 func functionEndsTheTransaction[Tx any](e *env[Tx]) {
 	s := e.Store(idempotency.Options{})
@@ -78,7 +78,7 @@ func functionEndsTheTransaction[Tx any](e *env[Tx]) {
 			}
 		}
 	}
-	boom, no := errors.New("boom"), &idempotency.Rejection{Code: "no"}
+	boom, no, panics := errors.New("boom"), &idempotency.Rejection{Code: "no"}, errors.New("panic")
 	for _, c := range []struct {
 		key string
 		end func(ctx context.Context, tx Tx)
@@ -89,20 +89,28 @@ func functionEndsTheTransaction[Tx any](e *env[Tx]) {
 		{"commits and fails", ends(true), boom},
 		{"rolls back and fails", ends(false), boom},
 		{"commits and rejects", ends(true), no},
+		{"commits and panics", ends(true), panics},
+		{"rolls back and panics", ends(false), panics},
 		{"commits in SQL and fails", texts(`COMMIT`), boom},
+		{"commits in SQL and panics", texts(`COMMIT`), panics},
 		{"commits in SQL, begins and fails", texts(`COMMIT`, `BEGIN`), boom},
 	} {
-		_, err := idempotency.Do(e.Ctx, s, conformance.Op(c.key), func(ctx context.Context, tx Tx) (string, error) {
-			if err := e.Effect(ctx, tx, c.key); err != nil {
-				return "", err
-			}
-			c.end(ctx, tx)
-			return "", c.err
+		err := recovered(func() error {
+			_, err := idempotency.Do(e.Ctx, s, conformance.Op(c.key), func(ctx context.Context, tx Tx) (string, error) {
+				if err := e.Effect(ctx, tx, c.key); err != nil {
+					return "", err
+				}
+				if c.end(ctx, tx); errors.Is(c.err, panics) {
+					panic(panics)
+				}
+				return "", c.err
+			})
+			return err
 		})
 		stands := e.Effects(c.key) == 1
 		fails, rejects := errors.Is(c.err, boom), errors.Is(c.err, no)
 		unknown := errors.Is(err, holdfast.ErrTxLost) || errors.Is(err, idempotency.ErrUnknown)
-		if fails && !errors.Is(err, boom) || rejects && stands && !unknown || c.err == nil && !unknown {
+		if errors.Is(c.err, panics) != errors.Is(err, panics) || fails && !errors.Is(err, boom) || rejects && stands && !unknown || c.err == nil && !unknown {
 			e.Errorf("it %s: got %v", c.key, err)
 		}
 		r, err := e.Do(s, conformance.Op(c.key))
@@ -116,4 +124,14 @@ func functionEndsTheTransaction[Tx any](e *env[Tx]) {
 			e.WantOnce(c.key)
 		}
 	}
+}
+
+// recovered returns what fn returns, or the error with which it panics.
+func recovered(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = p.(error)
+		}
+	}()
+	return fn()
 }
