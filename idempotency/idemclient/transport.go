@@ -60,8 +60,7 @@ type Transport struct {
 // RoundTrip sends the request until the response is definite, the attempts are used up, or the
 // context ends. It returns the last response.
 //
-// Errors: [*UnansweredError] if there was no response, [ErrKeyMalformed], holdfast.ErrInvalid, the
-// error of GetBody.
+// Errors: [*UnansweredError] if there was no response, or none that settles it and GetBody failed; [ErrKeyMalformed], holdfast.ErrInvalid.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := baseOf(t.Base)
 	methods := t.Methods
@@ -120,7 +119,7 @@ func (t *Transport) send(base http.RoundTripper, r *http.Request, key string) (*
 			return nil, unanswered(err, key, n)
 		}
 		if r, err = fresh(r); err != nil {
-			return nil, err
+			return nil, unanswered(err, key, n)
 		}
 	}
 }
@@ -186,7 +185,10 @@ func isOpen(resp *http.Response, err error) (after time.Duration, open bool) {
 // Definite reports whether a response is final for the intent, so that the next intent may use a
 // new key: a replay, a question whether a similar request is meant ([HeaderConfirm]), or a response that a
 // server with idemhttp.DefaultDecision stores. After any other response, use the same key again. 409, 412, 423 and 424 are about the moment, so they are not final. A
-// 402 is, unless the service says that a key stays an order's after a decline (idemhttp.Options.Declined).
+// 402 is, unless the service says that a key stays an order's after a decline (idemhttp.Options.Declined). 403 and 404 are if they
+// are replayed: else a gateway, or a service that does not know for the moment who asks, may have sent them after an attempt that
+// was executed and whose response was lost; asked again, a service that has stored one replays it. A 422 of idemhttp.ProblemMismatch
+// says that the key was used for another request: look up what became of that before you take a new key.
 // A refusal is final for as long as the service keeps it, by default 30 days: a request that was refused must
 // not be sent again later, when it may be executed.
 func Definite(resp *http.Response) bool {
@@ -194,6 +196,9 @@ func Definite(resp *http.Response) bool {
 		return true
 	}
 	_, open := isOpen(resp, nil)
+	if resp.StatusCode == http.StatusForbidden || resp.StatusCode == http.StatusNotFound {
+		return false
+	}
 	return !open && resp.StatusCode < 500 && !slices.Contains(wire.NotFinal, resp.StatusCode)
 }
 

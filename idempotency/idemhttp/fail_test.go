@@ -2,6 +2,7 @@ package idemhttp_test
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/idemclient"
 	"github.com/holdfast-go/holdfast/idempotency/idemhttp"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -181,6 +183,64 @@ func swallowed[Tx any](e *conformance.Env[Tx]) {
 		s.wantEffects("a", 0)
 	}
 	s.wantRuns(2)
+}
+
+// endsItself has handlers that commit their transaction themselves. What they did stands, so the answer does not say that nothing
+// was done, whatever the handler would have answered, and the key does not do it again.
+func endsItself[Tx any](e *conformance.Env[Tx]) {
+	s := start(e, idempotency.Options{}, idemhttp.Options{Unkeyed: idemhttp.ServeUnkeyed}, func(s *service[Tx], w http.ResponseWriter, r *http.Request, tx Tx) error {
+		order := r.PathValue("order")
+		if err := s.Effect(r.Context(), tx, order); err != nil {
+			return err
+		}
+		_ = s.End(r.Context(), tx, true)
+		w.WriteHeader(map[string]int{"created": http.StatusCreated, "conflict": http.StatusConflict}[strings.Fields(order)[0]])
+		return nil
+	})
+	for _, order := range []string{"created", "conflict"} {
+		first := s.post(order, order, "1")
+		stands := e.Effects(order) == 1
+		if lies := strings.Contains(first.body, "did nothing") || first.status == http.StatusCreated; stands && lies {
+			e.Errorf("%s: %v", order, first)
+		}
+		if e.Engine == dbtest.Postgres && first.status != http.StatusInternalServerError {
+			e.Errorf("%s: %v", order, first)
+		}
+		again := s.post(order, order, "1")
+		if s.wantEffects(order, 1); stands && again.status != http.StatusServiceUnavailable {
+			e.Errorf("%s, again: %v", order, again)
+		}
+	}
+	if a := s.post("created%20unkeyed", "", "1"); e.Effects("created unkeyed") == 1 && !strings.Contains(a.body, "Look for its effect") {
+		e.Errorf("without a key: %v", a)
+	}
+}
+
+// parsedBefore has something read the body before the middleware. It is not known what was asked for, so nothing is done.
+func parsedBefore[Tx any](e *conformance.Env[Tx]) {
+	m, err := idemhttp.New(e.Store(idempotency.Options{}), idemhttp.Operation("refund"), idemhttp.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		e.Fatal(err)
+	}
+	h := m.Handler(func(_ http.ResponseWriter, r *http.Request, tx Tx) error { return e.Effect(r.Context(), tx, "a") })
+	for name, read := range map[string]func(r *http.Request){
+		"ParseForm":          func(r *http.Request) { _ = r.ParseForm() },
+		"ParseMultipartForm": func(r *http.Request) { _ = r.ParseMultipartForm(1 << 20) },
+		"all":                func(r *http.Request) { _, _ = io.ReadAll(r.Body) },
+		"chunks":             func(r *http.Request) { r.ContentLength = -1; _ = r.ParseForm() },
+	} {
+		r := httptest.NewRequestWithContext(e.Ctx, http.MethodPost, "/", strings.NewReader("cents=100"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set(idemclient.HeaderKey, name)
+		read(r)
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), idemhttp.ProblemInternal) {
+			e.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+	if n := e.Effects("a"); n != 0 {
+		e.Errorf("%d effects", n)
+	}
 }
 
 // ranOnce checks a router's middleware that can run its handler only once. When the engine

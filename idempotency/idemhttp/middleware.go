@@ -156,8 +156,13 @@ func (m *Middleware[T]) unrecorded(ctx context.Context, work func(ctx context.Co
 		return err
 	})
 	if _, decided := err.(*idempotency.Rejection); err != nil && !decided { //nolint:errorlint // the handler's own: an error that wraps one is of a call within
-		if errors.Is(err, holdfast.ErrUnknown) {
+		var failed *failure
+		errors.As(err, &failed)
+		switch {
+		case errors.Is(err, holdfast.ErrUnknown):
 			err = unknownUnkeyed(err)
+		case lost(err, failed):
+			err = &requestError{partly("Look for its effect before you send it again."), err, false}
 		}
 		return executed, err
 	}
@@ -225,12 +230,15 @@ func (m *Middleware[T]) run(ctx context.Context, tx T, r *http.Request, header h
 	if decision != Commit && decision != Reject {
 		return out, &failure{rec: out.rec}
 	}
-	kept, err := keep(out.rec, m.options.Headers, m.limit, state.started, holdfast.RequestID(ctx))
+	if decision == Commit {
+		out.started = state.started // else it is rolled back
+	}
+	kept, err := keep(out.rec, m.options.Headers, m.limit, out.started, holdfast.RequestID(ctx))
 	if err != nil {
 		return out, &failure{err: err}
 	}
 	if decision == Commit {
-		out.kept, out.started = kept, state.started
+		out.kept = kept
 		return out, nil
 	}
 	if !isRejection {

@@ -32,7 +32,7 @@ const (
 type Options struct {
 	// Owner returns the owner of a request (the tenant, merchant or account whose operation it
 	// is): a stable id that the service has authenticated, never a field that the client fills
-	// in. Required, unless the DB is SingleOwner. An error or an empty id is answered 403.
+	// in. Required, unless the DB is SingleOwner. An error or an empty id is answered 403. It must not read the body.
 	Owner func(r *http.Request) (string, error)
 	// Methods lists the methods that need a key. All others pass through, without a transaction.
 	// Default: POST and PATCH.

@@ -55,7 +55,7 @@ const (
 	// ProblemUnavailable (503, Retry-After): this request did nothing, but an earlier one with the
 	// same key may have. Retry with the same key.
 	ProblemUnavailable = defaultProblemBase + "unavailable"
-	// ProblemInternal (500): this request did nothing, because of a fault in the service.
+	// ProblemInternal (500): this request did nothing, because of a fault in the service; the detail says so if a part of it may be done.
 	ProblemInternal = defaultProblemBase + "internal"
 )
 

@@ -27,7 +27,7 @@ func (m *Middleware[T]) refuse(w http.ResponseWriter, r *http.Request, err error
 	errors.As(err, &failed)
 	p, again := problemOf(err, failed)
 	m.log(r, err, failed, p)
-	if failed != nil && failed.answer() != nil {
+	if failed != nil && failed.answer() != nil && !lost(err, failed) {
 		failed.answer().send(w)
 		return
 	}
@@ -78,6 +78,8 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 		return unavailable(), true
 	case errors.Is(err, errBusy):
 		return busy(), true
+	case lost(err, failed):
+		return partly("Ask again with the same key."), false
 	case failed != nil:
 		return internal(), false
 	case errors.Is(err, idempotency.ErrInProgress):
@@ -99,7 +101,7 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 	case errors.Is(err, idempotency.ErrMismatch):
 		return Problem{
 			Type: ProblemMismatch, Title: "Idempotency-Key belongs to another request", Status: http.StatusUnprocessableEntity,
-			Detail: "The key was used for another request, and nothing was done for this one. Use a key of its own for each intent.",
+			Detail: "The key was used for another request, which may have been executed, and nothing was done for this one. Use a key of its own for each intent, and look up what became of a key before its intent gets another one.",
 		}, false
 	case errors.As(err, &expired) && expired.Rejected:
 		return Problem{
@@ -112,12 +114,22 @@ func problemOf(err error, failed *failure) (p Problem, again bool) {
 			Detail: "The request with this key was completed before. It is not done again, and its answer is no longer kept.",
 		}, false
 	}
-	for _, fault := range []error{holdfast.ErrTxLost, holdfast.ErrInvalid, holdfast.ErrSchema, holdfast.ErrUnsupported, idempotency.ErrNested, errRecord} {
+	for _, fault := range []error{holdfast.ErrInvalid, holdfast.ErrSchema, holdfast.ErrUnsupported, idempotency.ErrNested, errRecord} {
 		if errors.Is(err, fault) {
 			return internal(), false
 		}
 	}
 	return unavailable(), true
+}
+
+// lost reports whether the handler's transaction was lost: the handler has ended it itself, and what it has committed
+// stands. An error about another transaction, inside the handler's own, is something else.
+func lost(err error, failed *failure) bool {
+	var lost *holdfast.TxLostError
+	if !errors.As(err, &lost) {
+		return false
+	}
+	return failed == nil || errors.As(lost.Err, new(*failure))
 }
 
 // unknownUnkeyed is the answer to a request without a key whose COMMIT was not answered: nothing finds out what became
@@ -142,6 +154,13 @@ func internal() Problem {
 		Type: ProblemInternal, Title: "Internal error", Status: http.StatusInternalServerError,
 		Detail: "This request did nothing, because of a fault in the service.",
 	}
+}
+
+// partly is internal for a handler whose transaction was lost: what it had committed itself stands.
+func partly(then string) Problem {
+	p := internal()
+	p.Detail = "The service lost its transaction to a fault of its own, and a part of this request may be done. " + then
+	return p
 }
 
 func rejected(r *idempotency.Rejection) Problem {

@@ -151,6 +151,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, mine *share) 
 		}, nil, false}
 	case err != nil:
 		return nil, unusable("Request body could not be read", "It ended early, or its encoding is wrong.")
+	case len(body) == 0 && (r.ContentLength > 0 || len(r.PostForm) > 0 || r.MultipartForm != nil):
+		// Without it, requests for other amounts would have one fingerprint.
+		return nil, &requestError{internal(), errors.New("idemhttp: something has read the request's body before the middleware, as ParseForm and FormValue do: put the middleware before it, or give the body back"), false}
 	}
 	return body, nil
 }

@@ -102,7 +102,10 @@ func starts[Tx any](e *conformance.Env[Tx], o idemhttp.Options) *starter[Tx] {
 		if err != nil {
 			return err
 		}
-		return idemhttp.Accept(w, r, started)
+		if err := idemhttp.Accept(w, r, started); err != nil || r.Header.Get("X-Reject") == "" {
+			return err
+		}
+		return idempotency.Reject("changed", "the handler has changed its mind")
 	}))
 	return s
 }
@@ -192,6 +195,13 @@ func startedAccepts[Tx any](e *conformance.Env[Tx]) {
 		e.Errorf("%+v, %v", found, err)
 	}
 	e.WantOnce("a")
+	// A handler that rejects after Accept has started nothing. Another request starts that operation; the refused one stays refused.
+	s.want("rejected", s.ask("POST", "/refunds/e", "k5", "X-Reject", "1"), http.StatusUnprocessableEntity, `"code":"changed"`)
+	s.want("started by another", s.ask("POST", "/refunds/e", "k6"), http.StatusAccepted, `{"status":"waiting"}`)
+	if done, err := s.runner.Complete(e.Ctx); err != nil || done.Succeeded != 1 {
+		e.Errorf("%+v, %v", done, err)
+	}
+	s.want("rejected still", s.ask("POST", "/refunds/e", "k5", "X-Reject", "1"), http.StatusUnprocessableEntity, `"code":"changed"`)
 	// The operation of another owner, and a refusal.
 	s.want("another owner's operation", s.ask("POST", "/refunds/b", "k2", "X-Other", "1"), http.StatusInternalServerError, idemhttp.ProblemInternal)
 	s.answers(func(context.Context) (string, error) {
@@ -208,7 +218,7 @@ func startedAccepts[Tx any](e *conformance.Env[Tx]) {
 		e.Error(err)
 	}
 	s.want("unknown", s.ask("GET", location, ""), http.StatusAccepted, `{"status":"unknown"}`)
-	if s.paid != 3 {
+	if s.paid != 4 {
 		e.Errorf("paid %d times", s.paid)
 	}
 }

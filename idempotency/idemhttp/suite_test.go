@@ -23,6 +23,8 @@ func all[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"Failures":        failures[Tx],
 		"RunsAgain":       runsAgain[Tx],
 		"Swallowed":       swallowed[Tx],
+		"EndsItself":      endsItself[Tx],
+		"ParsedBefore":    parsedBefore[Tx],
 		"Writer":          writer[Tx],
 		"TooLarge":        tooLarge[Tx],
 		"PassThrough":     passThrough[Tx],
