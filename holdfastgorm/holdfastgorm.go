@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"gorm.io/gorm"
 
@@ -77,29 +78,44 @@ func DoTx[T any](ctx context.Context, s *idempotency.Store[*sql.Tx], tx *gorm.DB
 	if err != nil {
 		return idempotency.Result[T]{}, err
 	}
-	return idempotency.DoTx(ctx, s, own, op, func(ctx context.Context, _ *sql.Tx) (T, error) { return fn(tx.WithContext(ctx)) })
+	res, err := idempotency.DoTx(ctx, s, own, op, func(ctx context.Context, _ *sql.Tx) (T, error) { return fn(tx.WithContext(ctx)) })
+	if v, in := tx.Statement.Context.Value(verdictKey{}).(*verdict); in {
+		v.rejection = nil
+		errors.As(err, &v.rejection)
+	}
+	return res, err
 }
+
+// verdict is the rejection of the last DoTx of a Transaction: only with it, and not with one of the code around
+// DoTx, the transaction commits.
+type verdict struct{ rejection *idempotency.Rejection }
+
+type verdictKey struct{}
 
 // Transaction runs fn, which calls [DoTx] and writes more, in one transaction that Holdfast begins. It
 // takes the place of GORM's Transaction around DoTx: it runs fn again after a deadlock and
 // [holdfast.ErrRetry], and it keeps a verdict. If fn returns the result and the error of a DoTx that was
-// rejected, it commits. Every other error rolls back. Do not call that DoTx in a nested transaction of
+// rejected, and that DoTx is the last one of the transaction, it commits. Every other error rolls back, a rejection by the code after a DoTx
+// too. Do not call that DoTx in a nested transaction of
 // GORM, which would take the verdict back alone.
 //
 // Errors: those of fn and of [holdfast.DB.InTx].
 func Transaction[T any](ctx context.Context, db *gorm.DB, h *holdfast.DB[*sql.Tx], fn func(tx *gorm.DB) (idempotency.Result[T], error), opts ...holdfast.TxOptions) (res idempotency.Result[T], err error) {
-	var verdict error
-	err = InTx(ctx, db, h, func(tx *gorm.DB) error {
+	last := new(verdict)
+	var decided error
+	err = InTx(context.WithValue(ctx, verdictKey{}, last), db, h, func(tx *gorm.DB) error {
+		last.rejection = nil
 		var rejection *idempotency.Rejection
-		if res, verdict = fn(tx); res.Outcome != 0 && errors.As(verdict, &rejection) {
+		res, decided = fn(tx)
+		if errors.As(decided, &rejection) && rejection == last.rejection && res.Outcome != 0 && reflect.ValueOf(&res.Value).Elem().IsZero() {
 			return nil
 		}
-		return verdict
+		return decided
 	}, opts...)
 	if err != nil {
 		return idempotency.Result[T]{}, err
 	}
-	return res, verdict
+	return res, decided
 }
 
 // InTx is [holdfast.DB.InTx] with a *gorm.DB that is bound to the transaction and has its context.

@@ -224,7 +224,19 @@ func TestTransaction(t *testing.T) {
 			if _, err := do("4", errBoom, nil); !errors.Is(err, errBoom) {
 				w.Errorf("an error in the call: %v", err)
 			}
-			_, err := holdfastgorm.Transaction(w.Context(), w.gorm, w.db, func(tx *gorm.DB) (r idempotency.Result[string], err error) {
+			if _, err := do("6", nil, idempotency.Reject("no", "no")); !errors.As(err, &rejection) {
+				w.Errorf("a rejection after the call: %v", err)
+			}
+			_, err := holdfastgorm.Transaction(w.Context(), w.gorm, w.db, func(tx *gorm.DB) (idempotency.Result[string], error) {
+				res, err := holdfastgorm.DoTx(w.Context(), w.store, tx, op("7"), create("7", nil))
+				w.must(err)
+				_, err = holdfastgorm.DoTx(w.Context(), w.store, tx, op("8"), create("8", idempotency.Reject("no", "no")))
+				return res, err
+			})
+			if !errors.As(err, &rejection) {
+				w.Errorf("a rejection after another call: %v", err)
+			}
+			_, err = holdfastgorm.Transaction(w.Context(), w.gorm, w.db, func(tx *gorm.DB) (r idempotency.Result[string], err error) {
 				_, err = create("5", idempotency.Reject("no", "no"))(tx)
 				return r, err
 			})
