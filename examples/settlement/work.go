@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -99,20 +100,27 @@ func (d *database) book(ctx context.Context, tx *sql.Tx, lines []Settlement) err
 		moved[l.Merchant] += l.Amount
 		moved["clearing"] -= l.Amount
 	}
-	exec := func(query string, args ...any) error {
-		_, err := tx.ExecContext(ctx, d.rebind(query), args...)
-		return err
+	exec := func(query string, args ...any) (changed int64, err error) {
+		r, err := tx.ExecContext(ctx, d.rebind(query), args...)
+		if err != nil {
+			return 0, err
+		}
+		return r.RowsAffected()
 	}
-	if err := exec(`INSERT INTO entries (settlement_no, account, amount) VALUES `+rowsOf(2*len(lines), 3), entries...); err != nil {
+	if _, err := exec(`INSERT INTO entries (settlement_no, account, amount) VALUES `+rowsOf(2*len(lines), 3), entries...); err != nil {
 		return err
 	}
 	// In the same order everywhere, so that two workers do not deadlock.
 	for _, account := range slices.Sorted(maps.Keys(moved)) {
-		if err := exec(`UPDATE balances SET amount = amount + $1 WHERE account = $2`, moved[account], account); err != nil {
-			return err
+		if moved[account] == 0 {
+			continue // MySQL would count no row
+		}
+		if n, err := exec(`UPDATE balances SET amount = amount + $1 WHERE account = $2`, moved[account], account); err != nil || n != 1 {
+			return cmp.Or(err, fmt.Errorf("account %q has no balance: nothing of its lines is booked", account))
 		}
 	}
-	return exec(`UPDATE settlements SET state = 'booked' WHERE settlement_no IN `+rowsOf(1, len(lines)), marks...)
+	_, err := exec(`UPDATE settlements SET state = 'booked' WHERE settlement_no IN `+rowsOf(1, len(lines)), marks...)
+	return err
 }
 
 // createBalances creates the accounts, once.

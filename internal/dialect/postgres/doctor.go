@@ -40,8 +40,10 @@ WHERE n.nspname = COALESCE(NULLIF($1::pg_catalog.text, ''), pg_catalog.current_s
 			dialect.Not("on", "fsync is off: a crash of the server may lose or tear what was committed")),
 		dialect.Value("full_page_writes", `SELECT current_setting('full_page_writes')`, dialect.Broken, "set full_page_writes = on, unless the file system writes whole pages",
 			dialect.Not("on", "full_page_writes is off: a crash of the machine may tear pages")),
-		dialect.Value("synchronous_commit", `SELECT current_setting('synchronous_commit')`, dialect.Broken, "set synchronous_commit = on, at least for the role that Holdfast connects as",
-			dialect.Is("synchronous_commit is off: a commit is acknowledged before it is durable, so a crash of the server may forget a record that a client was told of", "off")),
+		{
+			Name: "synchronous_commit", Columns: 2, Judge: durable,
+			Query: `SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names')`,
+		},
 		dialect.Value("isolation", `SELECT current_setting('default_transaction_isolation')`, dialect.Notice, "expect ErrRetry where rows are contended, and let InTx run the transaction again",
 			dialect.Is("transactions begin above READ COMMITTED: they read from a snapshot and fail with 40001 when a row has moved since", "repeatable read", "serializable")),
 		dialect.Value("idle transactions", `SELECT current_setting('idle_in_transaction_session_timeout')`, dialect.Warning, "set idle_in_transaction_session_timeout to less than your callers' patience, such as 30s",
@@ -58,6 +60,22 @@ WHERE n.nspname = COALESCE(NULLIF($1::pg_catalog.text, ''), pg_catalog.current_s
 				return "when the wait for a synchronous standby is cancelled, the server answers COMMIT with success and a warning, and the commit may be lost in a failover"
 			}),
 	},
+}
+
+// durable judges synchronous_commit, which waits for the standbys of synchronous_standby_names at some of its levels only:
+// https://www.postgresql.org/docs/18/runtime-config-wal.html#GUC-SYNCHRONOUS-COMMIT
+func durable(row []string) (severity dialect.Severity, problem, advice string) {
+	advice = "set synchronous_commit = on, at least for the role that Holdfast connects as"
+	level, standbys := row[0], row[1] != ""
+	switch {
+	case level == "off":
+		return dialect.Broken, "synchronous_commit is off: a commit is acknowledged before it is durable, so a crash of the server may forget a record that a client was told of", advice
+	case level == "local" && standbys:
+		return dialect.Broken, "synchronous_commit is local: a commit does not wait for the synchronous standbys, so a failover may forget a record that a client was told of", advice
+	case level == "remote_write" && standbys:
+		return dialect.Warning, "synchronous_commit is remote_write: a commit is acknowledged before a standby has it on its disk, so a crash of both machines may forget a record that a client was told of", advice
+	}
+	return 0, "", ""
 }
 
 // quorum judges synchronous_standby_names. If some of the named standbys may lack a commit,
