@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -39,11 +40,13 @@ type functionSet struct {
 	texts []string
 	// places means that the functions have to name their schema.
 	places bool
-	// own counts the functions of a schema with a name, and same those of a text, by its id. Where a
-	// function that is replaced loses its grants, same is not empty. foreign lists the functions and
+	// own counts the functions of a schema with a name. same counts those of a schema that carry a mark and belong to
+	// this user, among some names; marked is how many do so that are whole. newest returns the mark of a function with a
+	// name. foreign lists the functions and
 	// tables with a prefix in a schema that belong to another user: the owner of a function that is
 	// replaced may change it again.
-	own, same, foreign string
+	own, same, newest, foreign string
+	marked                     int
 	// passes says why the user passes the policies of a table, "" if it does not or there are none.
 	// Parameters: schema, table.
 	passes string
@@ -67,6 +70,10 @@ var functionSets = map[string]functionSet{
 			"judge(smallint, bytea, smallint, bytea, text, text, bigint, bytea, integer)", "fingerprint(text, integer)", "lease_row(text, bytea)", "attempt(text)",
 		},
 		own: `SELECT COUNT(*) FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1::pg_catalog.text AND p.proname = $2::pg_catalog.text`,
+		same: `SELECT COUNT(*) FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1::pg_catalog.text
+AND pg_catalog.obj_description(p.oid, 'pg_proc') = $2::pg_catalog.text AND p.proname = ANY (pg_catalog.string_to_array($3::pg_catalog.text, ',')) AND pg_catalog.pg_get_userbyid(p.proowner) = current_user`,
+		marked: 1,
+		newest: `SELECT COALESCE(MAX(pg_catalog.obj_description(p.oid, 'pg_proc')), '') FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1::pg_catalog.text AND p.proname = $2::pg_catalog.text`,
 		foreign: `SELECT 'function ' || p.proname || ' belongs to ' || pg_catalog.pg_get_userbyid(p.proowner)
 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = $1::pg_catalog.text AND p.proname = ANY (pg_catalog.string_to_array($2::pg_catalog.text, ',')) AND pg_catalog.pg_get_userbyid(p.proowner) <> current_user
@@ -87,13 +94,16 @@ func procedures(d *dialect.Dialect, texts ...string) functionSet {
 	bind := strings.NewReplacer("LAST_INSERT_ID(", "(", "$0", "v_owner", "$1", "v_name", "$2", "v_mine", "$3", "p_ttl_us", "$4", "v_who", "{locks}", "{schema}`{prefix}locks`")
 	renew := strings.NewReplacer("$0", "v_owner", "$1", "p_ttl_us", "{names}", "v_name", "{attempts}", "v_mine", "{locks}", "{schema}`{prefix}locks`")
 	texts = append(texts, "{take}", bind.Replace(d.Leases.Take.Text), "{renew}", renew.Replace(d.Leases.Renew))
-	return functionSet{
+	f := functionSet{
 		file: "mysql", kind: "PROCEDURE", delimited: true, texts: texts,
 		clients: []string{"claim", "finish", "void", "lookup", "acquire", "renew", "release", "guard"},
 		inner:   []string{"check", "check_lease", "claim_key", "fingerprint", "in_transaction", "key_hash", "still_claims"},
 		own:     `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_name = ?`,
-		same:    `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_comment = ?`,
+		same:    `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_comment = ? AND FIND_IN_SET(routine_name, ?) > 0 AND definer = CURRENT_USER()`,
+		newest:  `SELECT COALESCE(MAX(routine_comment), '') FROM information_schema.routines WHERE routine_schema = ? AND routine_name = ?`,
 	}
+	f.marked = len(f.clients) + len(f.inner)
+	return f
 }
 
 // bodyQuote surrounds the bodies of PostgreSQL's functions.
@@ -106,8 +116,9 @@ const bodyQuote = "$holdfast$"
 // rights of the role that creates them, which must be the owner of the tables, or a role with all
 // rights to their rows. PrintFunctionGrants has the grants of a client. Any number of processes may
 // call FunctionsUp at once, at every start. Where the tables have the policies of [PrintRowSecurity], the role
-// must not pass them. On MySQL and MariaDB it only reads while the functions are
-// those of this build; a procedure that it replaces loses its grants there, so give them again.
+// must not pass them. It only reads while the functions are
+// those of this build, made by this user, or those of a newer build, which it leaves. A procedure that it replaces on MySQL and MariaDB loses its grants, so give
+// them again.
 //
 // Errors: [holdfast.ErrUnsupported] on SQLite, Vitess and TiDB, which have none, and on clusters with
 // several writers, and for a role that passes the policies; [holdfast.ErrSchema] if the tables are missing.
@@ -200,10 +211,8 @@ func (d *driver) functions(direction string) error {
 	if err != nil {
 		return err
 	}
-	if f.same != "" && direction == "up" {
-		var n int
-		err := d.conn.QueryRowContext(d.ctx, f.same, l.schema, id).Scan(&n)
-		if err != nil || n == len(f.clients)+len(f.inner) {
+	if direction == "up" {
+		if there, err := d.functionsThere(f, id); err != nil || there {
 			return err
 		}
 	}
@@ -228,6 +237,48 @@ func (d *driver) functions(direction string) error {
 		return errors.Join(d.failed, d.Unlock())
 	}
 	return d.Unlock()
+}
+
+// functionsThere reports whether the functions are those of this build, or of a newer one.
+func (d *driver) functionsThere(f *functionSet, id string) (bool, error) {
+	var newest string
+	var n int
+	err := cmp.Or(
+		d.conn.QueryRowContext(d.ctx, f.newest, d.schema, d.layout.prefix+"claim").Scan(&newest),
+		d.conn.QueryRowContext(d.ctx, f.same, d.schema, id, strings.Join(f.all(d.layout), ",")).Scan(&n),
+	)
+	switch {
+	case err != nil:
+		return false, err
+	case revisionOf(newest) > functionsRevision:
+		return true, nil
+	case n != f.marked:
+		return false, nil
+	}
+	return true, cmp.Or(d.trustFunctions(f), d.underPolicies(f))
+}
+
+// all returns the names of the functions, each once.
+func (f *functionSet) all(l *layout) (names []string) {
+	for _, function := range slices.Concat(f.clients, f.inner) {
+		name, _, _ := strings.Cut(function, "(")
+		names = append(names, l.prefix+name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// functionsRevision rises whenever the text of a function changes: in a rolling deploy an older program must not put
+// its functions back. TestFunctionsRevision knows the texts.
+const functionsRevision = 1
+
+// mark is the comment of a function: its revision, and a part of the hash of all texts.
+const mark = "holdfast functions %d %.8x"
+
+func revisionOf(comment string) (revision int) {
+	var hash string
+	_, _ = fmt.Sscanf(comment, "holdfast functions %d %s", &revision, &hash) // any other comment is of none
+	return revision
 }
 
 // underPolicies refuses a user who passes the policies of row level security: the functions run with its
@@ -277,7 +328,7 @@ func (f *functionSet) render(l *layout, direction string) (sql, id string, err e
 	}
 	rendered := strings.NewReplacer("{schema}", l.qualifier(), "{prefix}", l.prefix, "{now}", l.dialect.Now, "{lockspace}", dialect.Lockspace(l.table("records")),
 		"{clock}", mysql.ServerClock, "{functions}", "  "+strings.Join(all, ",\n  "), "{drops}\n", drops.String()).Replace(strings.NewReplacer(f.texts...).Replace(string(text)))
-	id = fmt.Sprintf("holdfast functions %.8x", sha256.Sum256([]byte(rendered)))
+	id = fmt.Sprintf(mark, functionsRevision, sha256.Sum256([]byte(rendered)))
 	return strings.ReplaceAll(rendered, "{text}", id), id, nil
 }
 

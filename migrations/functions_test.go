@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/conformance/functions"
@@ -54,6 +55,106 @@ func TestFunctionsUpAndDown(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFunctionsOfANewerBuild has functions of a higher revision, as a newer program makes them in a rolling deploy: this one leaves
+// them, and their grants.
+func TestFunctionsOfANewerBuild(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		newer := `COMMENT ON FUNCTION holdfast_claim(text, text, text, bytea, text, integer, bigint) IS 'holdfast functions 1000 00'`
+		drop := `DROP FUNCTION holdfast_lookup(text, text, text, text, text, integer)`
+		switch e {
+		case dbtest.MySQL, dbtest.MariaDB:
+			newer, drop = `ALTER PROCEDURE holdfast_claim COMMENT 'holdfast functions 1000 00'`, `DROP PROCEDURE holdfast_lookup`
+		case dbtest.Postgres:
+		default:
+			return // it has no functions
+		}
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		must(t, migrations.Up(t.Context(), pool))
+		must(t, migrations.FunctionsUp(t.Context(), pool))
+		all := routines(t, pool, e)
+		for _, statement := range []string{newer, drop} {
+			_, err := pool.ExecContext(t.Context(), statement)
+			must(t, err)
+		}
+		must(t, migrations.FunctionsUp(t.Context(), pool))
+		if n := routines(t, pool, e); n != all-1 {
+			t.Errorf("%d functions, and the newer build had %d", n, all-1)
+		}
+	})
+}
+
+// TestFunctionsUpBesideClients has a client's transaction with a claim open: while the functions are this build's, FunctionsUp
+// waits for nobody, and makes nobody wait.
+func TestFunctionsUpBesideClients(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		if e != dbtest.Postgres {
+			return // it only reads there
+		}
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		must(t, migrations.Up(t.Context(), pool))
+		must(t, migrations.FunctionsUp(t.Context(), pool))
+		tx, err := pool.BeginTx(t.Context(), nil)
+		must(t, err)
+		defer func() { _ = tx.Rollback() }()
+		_, err = tx.ExecContext(t.Context(), `SELECT holdfast_claim('default', '', 'refund', 'k', NULL, 0, 0)`)
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		must(t, migrations.FunctionsUp(ctx, pool))
+	})
+}
+
+// TestFunctionsOfAnotherDefiner plants a procedure with this build's comment, as a restored dump or another account has it: it is
+// made anew.
+func TestFunctionsOfAnotherDefiner(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		if e != dbtest.MySQL && e != dbtest.MariaDB {
+			return
+		}
+		pool := dbtest.OpenSQL(t, dbtest.DSN(t, e))
+		must(t, migrations.Up(t.Context(), pool))
+		must(t, migrations.FunctionsUp(t.Context(), pool))
+		const of = `SELECT CONCAT(definer, ' ', routine_comment) FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = 'holdfast_lookup'`
+		own := scan[string](t, pool, of)
+		_, comment, _ := strings.Cut(own, " ")
+		for _, statement := range []string{
+			`DROP PROCEDURE holdfast_lookup`,
+			"CREATE DEFINER = 'gone'@'%' PROCEDURE holdfast_lookup(IN a LONGBLOB, IN b LONGBLOB, IN c LONGBLOB, IN d LONGBLOB, IN e LONGBLOB, IN f INT) COMMENT '" + comment + "' SELECT 'absent' AS outcome",
+		} {
+			_, err := pool.ExecContext(t.Context(), statement)
+			must(t, err)
+		}
+		must(t, migrations.FunctionsUp(t.Context(), pool))
+		if now := scan[string](t, pool, of); now != own {
+			t.Errorf("it is %q, want %q", now, own)
+		}
+	})
+}
+
+// TestFunctionsRevision fails when the text of a function has changed and the revision has not. Then raise functionsRevision, and
+// write the marks down here: an older program leaves functions of a higher revision.
+func TestFunctionsRevision(t *testing.T) {
+	t.Parallel()
+	marks := map[holdfast.Engine]string{
+		holdfast.PostgreSQL: "holdfast functions 1 aabffdf11f36d664",
+		holdfast.MySQL:      "holdfast functions 1 b90bc580ed3eb1e2",
+		holdfast.MariaDB:    "holdfast functions 1 590f18795c2146c4",
+	}
+	for _, e := range engines {
+		if e == holdfast.SQLite {
+			continue
+		}
+		var b strings.Builder
+		must(t, migrations.PrintFunctions(&b, e, holdfast.Options{Schema: "app"}))
+		if got := regexp.MustCompile("holdfast functions [0-9]+ [0-9a-f]+").FindString(b.String()); got != marks[e] {
+			t.Errorf("%v: %q, recorded is %q", e, got, marks[e])
+		}
+	}
 }
 
 func TestFunctionsArePrinted(t *testing.T) {

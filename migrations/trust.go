@@ -70,11 +70,7 @@ func (d *driver) trustFunctions(f *functionSet) error {
 	if f.foreign == "" {
 		return nil
 	}
-	names := []string{d.layout.prefix + "calls", d.layout.prefix + "schema"}
-	for _, function := range slices.Concat(f.clients, f.inner) {
-		name, _, _ := strings.Cut(function, "(")
-		names = append(names, d.layout.prefix+name)
-	}
+	names := append(f.all(d.layout), d.layout.prefix+"calls", d.layout.prefix+"schema")
 	rows, err := stdhandle.Querier{R: d.conn}.Query(d.ctx, f.foreign, d.schema, strings.Join(names, ","))
 	if err != nil {
 		return fmt.Errorf("reading what is there: %w", err)

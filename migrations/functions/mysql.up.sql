@@ -220,8 +220,8 @@ BEGIN
     SET v_message = 'a rejection is JSON: {"code": "...", "message": "..."}';
   ELSEIF LENGTH(p_result) > 15728640 THEN
     SET v_message = 'result has more than 15 MiB';
-  ELSEIF p_result_ttl_us <= 0 OR p_key_ttl_us <= 0 THEN
-    SET v_message = 'a TTL is not above 0: NULL keeps for ever';
+  ELSEIF p_result_ttl_us NOT BETWEEN 50000 AND 3162240000000000 OR p_key_ttl_us NOT BETWEEN 50000 AND 3162240000000000 THEN
+    SET v_message = 'a TTL is not between 50 ms and a century, in microseconds: NULL keeps for ever';
   ELSEIF p_key_ttl_us IS NOT NULL AND (p_result_ttl_us IS NULL OR p_result_ttl_us > p_key_ttl_us) THEN
     SET v_message = 'key_ttl_us is shorter than result_ttl_us: a result cannot outlive its key';
   ELSEIF p_codec = 'json' THEN
@@ -333,6 +333,9 @@ BEGIN
         SET v_outcome = 'in_progress';
       END IF;
     END;
+    IF v_outcome = 'absent' AND (CAST(@@GLOBAL.read_only AS CHAR) NOT IN ('0', 'OFF') OR @@GLOBAL.innodb_read_only) THEN
+      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'holdfast: a server that is read-only may lag behind, so {prefix}lookup cannot say absent there: ask the primary';
+    END IF;
   END IF;
   SELECT v_outcome AS outcome,
    IF(v_outcome IN ('replayed', 'expired'), IF(v_state IN (2, 4), 'succeeded', 'rejected'), NULL) AS state,

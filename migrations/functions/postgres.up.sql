@@ -199,8 +199,8 @@ BEGIN
     wrong := 'result has more than 15 MiB';
   ELSIF octet_length(convert_to(business_id, 'UTF8')) > 255 THEN
     wrong := 'business_id has more than 255 bytes';
-  ELSIF result_ttl_us <= 0 OR key_ttl_us <= 0 THEN
-    wrong := 'a TTL is not above 0: NULL keeps for ever';
+  ELSIF result_ttl_us NOT BETWEEN 50000 AND 3162240000000000 OR key_ttl_us NOT BETWEEN 50000 AND 3162240000000000 THEN
+    wrong := 'a TTL is not between 50 ms and a century, in microseconds: NULL keeps for ever';
   ELSIF key_ttl_us IS NOT NULL AND (result_ttl_us IS NULL OR result_ttl_us > key_ttl_us) THEN
     wrong := 'key_ttl_us is shorter than result_ttl_us: a result cannot outlive its key';
   ELSIF codec = 'json' THEN
@@ -263,6 +263,12 @@ DECLARE
 BEGIN
   SELECT * INTO r FROM {schema}"{prefix}records" t WHERE t.owner = owner AND t.key_hash = hash;
   IF NOT FOUND OR r.key_expires_at <= {now} THEN
+    IF pg_is_in_recovery() THEN
+      RAISE EXCEPTION 'holdfast: a standby may lag behind, so {prefix}lookup cannot say absent there' USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Ask the primary.';
+    ELSIF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') AND statement_timestamp() > transaction_timestamp() + interval '1 second' THEN
+      RAISE EXCEPTION 'holdfast: the snapshot of this transaction may be older than the record, so {prefix}lookup cannot say absent' USING ERRCODE = 'object_not_in_prerequisite_state',
+        HINT = 'Call it outside a transaction, or at READ COMMITTED.';
+    END IF;
     outcome := 'absent';
     RETURN;
   END IF;
@@ -434,3 +440,5 @@ LANGUAGE sql AS $holdfast$ SELECT {schema}"{prefix}guard"($1, pg_catalog.convert
 REVOKE ALL ON {schema}"{prefix}calls" FROM PUBLIC;
 REVOKE ALL ON FUNCTION
 {functions} FROM PUBLIC;
+
+COMMENT ON FUNCTION {schema}"{prefix}claim"(text, text, text, bytea, text, integer, bigint) IS '{text}';

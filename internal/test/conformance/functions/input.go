@@ -25,7 +25,7 @@ func functionBadArguments(e *env) {
 	for what, args := range map[string][]any{
 		"state": {"done", `1`, "json", nil, nil, nil}, "codec": {"succeeded", `1`, "xml", nil, nil, nil}, "JSON": {"succeeded", `{`, "json", nil, nil, nil}, "no JSON": {"succeeded", nil, "json", nil, nil, nil},
 		"rejection": {"rejected", `{"message":"m"}`, "json", nil, nil, nil}, "rejection of bytes": {"rejected", `{}`, "bytes", nil, nil, nil}, "business id": {"succeeded", `1`, "json", long, nil, nil},
-		"TTL": {"succeeded", `1`, "json", nil, 0, nil}, "key's TTL": {"succeeded", `1`, "json", nil, 2, 1}, "key's TTL alone": {"succeeded", `1`, "json", nil, nil, 1},
+		"TTL": {"succeeded", `1`, "json", nil, 0, nil}, "TTL in seconds": {"succeeded", `1`, "json", nil, 3600, 3600}, "TTL of centuries": {"succeeded", `1`, "json", nil, 3_200_000_000_000_000, nil}, "key's TTL": {"succeeded", `1`, "json", nil, 2, 1}, "key's TTL alone": {"succeeded", `1`, "json", nil, nil, 1},
 	} {
 		err := e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
 			a, err := e.claim(tx, "bad")

@@ -178,8 +178,8 @@ func functionExpiry(e *env) {
 		}))
 		return outcome
 	}
-	execute("result", 1_000, nil)
-	e.Eventually("the result expires", func() bool { return execute("result", 1_000, nil) == "expired" })
+	execute("result", 50_000, nil)
+	e.Eventually("the result expires", func() bool { return execute("result", 50_000, nil) == "expired" })
 	e.want("lookup", e.lookup("result"), nil, "outcome", "expired", "state", "succeeded", "business_id", "R-1", "result", "")
 	var gone *idempotency.ExpiredError
 	if _, err := e.Do(e.Store(idempotency.Options{}), op("result")); !errors.As(err, &gone) || gone.BusinessID != "R-1" || gone.Rejected {
@@ -192,7 +192,7 @@ func functionExpiry(e *env) {
 	}
 	e.want("lookup of a tombstone", e.lookup("result"), nil, "outcome", "expired", "state", "succeeded", "business_id", "R-1")
 
-	execute("key", 1_000, 1_000)
+	execute("key", 50_000, 50_000)
 	e.Eventually("the key is free again", func() bool { return execute("key", nil, nil) == "claimed" })
 	if n := e.Effects("key"); n != 2 {
 		e.Errorf("%d effects, want one for each life of the key", n)

@@ -13,6 +13,7 @@ import (
 
 var sessions = map[string]func(*env){
 	"FunctionLevels":     functionLevels,
+	"FunctionLookupOld":  functionLookupInAnOldSnapshot,
 	"FunctionSettings":   functionSettings,
 	"FunctionPrivileges": functionPrivileges,
 	"FunctionSearchPath": functionSearchPath,
@@ -40,6 +41,29 @@ func functionLevels(e *env) {
 		e.want(key+", an old snapshot", a, err, "outcome", "replayed")
 		e.Check(old.Rollback())
 		e.WantOnce(key)
+	}
+}
+
+// functionLookupInAnOldSnapshot looks a key up that was executed after the snapshot of the caller's transaction: it is not said to be
+// absent.
+func functionLookupInAnOldSnapshot(e *env) {
+	if e.Engine != dbtest.Postgres {
+		return // lookup refuses a transaction there
+	}
+	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
+		key := fmt.Sprint("old snapshot ", level)
+		old, err := e.SQL.BeginTx(e.Ctx, &sql.TxOptions{Isolation: level})
+		e.Check(err)
+		_, err = old.ExecContext(e.Ctx, `SELECT COUNT(*) FROM holdfast_schema`) // its snapshot
+		e.Check(err)
+		_, err = e.do(key)
+		e.Check(err)
+		_, err = old.ExecContext(e.Ctx, `SELECT pg_sleep(1)`)
+		e.Check(err)
+		_, err = e.call(old, "lookup", "default", "", "refund", key, nil, 0)
+		e.refused(key, err, "cannot say absent")
+		e.Check(old.Rollback())
+		e.want(key, e.lookup(key), nil, "outcome", "replayed")
 	}
 }
 

@@ -72,7 +72,7 @@ func functionVoid(e *env) {
 		e.wantVoided(s, key)
 	}
 	e.Check(e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
-		a, err := e.voidOn(tx, "void for a while", 1_000)
+		a, err := e.voidOn(tx, "void for a while", 50_000)
 		e.want("with a TTL", a, err, "outcome", "voided")
 		return err
 	}))
@@ -153,7 +153,7 @@ func functionVoidBadArguments(e *env) {
 		"reason has 0 bytes":   {"", nil, 0},
 		"reason has no bytes":  {nil, nil, 0},
 		"reason has 501 bytes": {strings.Repeat("x", 501), nil, 0},
-		"a TTL is not above 0": {reason, 0, 0},
+		"a TTL is not between 50 ms": {reason, 0, 0},
 		"wait_us is not":       {reason, nil, -1},
 	} {
 		err := e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
