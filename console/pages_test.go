@@ -266,6 +266,24 @@ func TestOperations(t *testing.T) {
 			s.Errorf("%d interventions", n)
 		}
 
+		// An operation that was resolved is unknown again when the second tab comes: its call is another one.
+		s.park(refund("order-43"), "no answer")
+		_, page = s.get("operation?id=" + s.id("order-43"))
+		form = s.forms(page, "confirm-resolve")[0]
+		form.Set("as", "step-not-done")
+		stale, fresh := tab(), tab()
+		if status, page := s.post("resolve", fresh); status != http.StatusOK {
+			s.Error(status, page)
+		}
+		parkAs[int](s, refund("order-43"), "no answer")
+		for path, form := range map[string]url.Values{"resolve": stale, "confirm-resolve": form} {
+			status, page := s.post(path, form)
+			if status != http.StatusConflict {
+				s.Error(path, status, page)
+			}
+			s.want(page, "Nothing was changed", "unknown once more", "The last to intervene was ada")
+		}
+
 		// A form with missing or wrong fields changes nothing.
 		id := s.id("p-1")
 		for said, form := range map[string]url.Values{

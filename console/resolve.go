@@ -1,8 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
@@ -57,8 +59,9 @@ func (c *console[Tx]) resolved(w http.ResponseWriter, r *http.Request) (p operat
 	}
 	p.As, p.Result, p.Code, p.Message = form("as"), form("result"), form("code"), form("message")
 	p.By, p.Reason = form("by"), form("reason")
-	if p.State != idempotency.StateUnknown {
-		c.notUnknown(w, r, p)
+	seen, err := strconv.ParseInt(cmp.Or(form("token"), "0"), 10, 64)
+	if p.State != idempotency.StateUnknown || err != nil || seen != 0 && seen != p.Token {
+		c.notAsSeen(w, r, p)
 		return p, false
 	}
 	for _, w := range p.Ways {
@@ -98,6 +101,7 @@ func (c *console[Tx]) postResolve(w http.ResponseWriter, r *http.Request) {
 		again(sentence(err))
 		return
 	}
+	resolution.Token = p.Token
 	ops, actor := c.ops, holdfast.Actor{By: by, Reason: p.Reason}
 	if c.options.FourEyes {
 		_, err = ops.Propose(r.Context(), p.Ref, resolution, actor)
@@ -107,7 +111,7 @@ func (c *console[Tx]) postResolve(w http.ResponseWriter, r *http.Request) {
 	var input *holdfast.InputError
 	switch {
 	case errors.Is(err, staged.ErrState), errors.Is(err, staged.ErrNotFound):
-		c.notUnknown(w, r, p) // it was unknown a moment ago
+		c.notAsSeen(w, r, p) // it was a moment ago
 		return
 	case errors.As(err, &input):
 		again(input.Field + " " + input.Problem)
@@ -129,16 +133,21 @@ func (c *console[Tx]) postResolve(w http.ResponseWriter, r *http.Request) {
 	redirect(w, "operation?id="+p.ID+"&done=resolved")
 }
 
-// notUnknown answers a request for an operation that has already been resolved.
-func (c *console[Tx]) notUnknown(w http.ResponseWriter, r *http.Request, p operationPage) {
+// notAsSeen answers a request for an operation that has been resolved since its page was made. It may be unknown again.
+func (c *console[Tx]) notAsSeen(w http.ResponseWriter, r *http.Request, p operationPage) {
 	op, ok := c.operation(w, r, p.ID)
 	if !ok {
 		return
 	}
-	said := "Nothing was changed: this operation is " + op.State.String() + " by now, and only what is unknown can be resolved."
+	is := op.State.String() + " by now"
+	if op.State == idempotency.StateUnknown {
+		is = "unknown once more: it has gone on since you saw it"
+	}
+	said := "Nothing was changed: this operation is " + is + ". "
 	if n := len(op.Interventions); n > 0 {
-		last := op.Interventions[n-1]
-		said = "Nothing was changed: this operation is " + op.State.String() + " by now. The last to intervene was " + display.Text(last.By) + "."
+		said += "The last to intervene was " + display.Text(op.Interventions[n-1].By) + "."
+	} else {
+		said += "Only what is unknown, as you saw it, can be resolved."
 	}
 	c.render(w, r, http.StatusConflict, "operation", page{Title: "Operation", Section: "operations", Problem: said, Body: op})
 }

@@ -17,6 +17,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 	var as, result, code, message string
 	var propose proposeFlags
 	var yes bool
+	var token int64
 	cmd := &cobra.Command{
 		Use: "resolve", Short: "Settle an operation whose outcome is unknown, once you know it", Args: noArgs,
 		Long: "Settle an operation whose outcome is unknown. --as says how:\n\n" +
@@ -41,13 +42,14 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			resolution.Token = token
 			return o.operators(cmd, func(ctx context.Context, ops *operators.Operators[*sql.Tx]) error {
 				if propose.only {
 					p, err := ops.Propose(ctx, ref, resolution, who.Actor, propose.options())
 					return proposed(o.flags, cmd, p, err)
 				}
 				if !yes && operators.Hazardous(as) {
-					if err := o.unsure(ctx, ops, ref, as); err != nil {
+					if err := o.unsure(ctx, ops, ref, as, "--token"); err != nil {
 						return err
 					}
 				}
@@ -75,6 +77,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 	flags.StringVar(&result, "result", "", "what was returned, in JSON")
 	flags.StringVar(&code, "code", "", "code of the rejection")
 	flags.StringVar(&message, "message", "", "message of the rejection")
+	flags.Int64Var(&token, "token", 0, "only if the operation has this token, as shown: not if it has gone on since")
 	flags.BoolVar(&yes, "yes", false, "yes, what it says that it does is right")
 	_ = cmd.MarkFlagRequired("as") // the flag exists
 	return cmd

@@ -14,8 +14,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// unsure refuses a resolution that --yes has not confirmed, and says what it would do.
-func (o *opsFlags) unsure(ctx context.Context, ops *operators.Operators[*sql.Tx], ref staged.Ref, as string) error {
+// unsure refuses a resolution that --yes has not confirmed, and says what it would do. token is the flag that binds it to
+// what was seen, if the command has one.
+func (o *opsFlags) unsure(ctx context.Context, ops *operators.Operators[*sql.Tx], ref staged.Ref, as, token string) error {
 	op, err := ops.Show(ctx, ref)
 	if err != nil {
 		return err
@@ -40,7 +41,11 @@ func (o *opsFlags) unsure(ctx context.Context, ops *operators.Operators[*sql.Tx]
 			lines = append(lines, "  To let the operation's own function compensate, use --as step-rejected.")
 		}
 	}
-	return usage("%s", strings.Join(append(lines, "if that is right, add --yes"), "\n"))
+	add := "if that is right, add --yes"
+	if token != "" {
+		add += fmt.Sprintf(" %s %d", token, op.Token) // what is unknown may go on and be unknown again until then
+	}
+	return usage("%s", strings.Join(append(lines, add), "\n"))
 }
 
 // facts says what an operation has done.
@@ -72,7 +77,7 @@ func (o *opsFlags) unsureOf(ctx context.Context, ops *operators.Operators[*sql.T
 		case p.Lock != nil:
 			return usage("%s: if that is right, add --yes", releases)
 		case operators.Hazardous(p.Resolution.As()):
-			return o.unsure(ctx, ops, *p.Operation, p.Resolution.As())
+			return o.unsure(ctx, ops, *p.Operation, p.Resolution.As(), "")
 		}
 	}
 	return nil // Confirm says what it is

@@ -104,10 +104,11 @@ func sealedFor(id []byte) once.Place {
 }
 
 // Propose stores a resolution until another person confirms it with Confirm; then Resolve runs with the
-// actor of the proposal. The row has the key, and the result if there is one, both as the operation's row has
+// actor of the proposal, if the operation has not gone on since it was proposed. The row has the key, and the result if there is one, both as the operation's row has
 // them, until it is confirmed or, once it has expired, until the owner's next proposal. The audit records both persons.
 //
-// Errors: [holdfast.ErrInvalid], [staged.ErrNotFound], [idempotency.ErrUnknown], errors of the driver.
+// Errors: [holdfast.ErrInvalid], [staged.ErrNotFound], [staged.ErrState] if the operation is not as Resolution.Token says,
+// [idempotency.ErrUnknown], errors of the driver.
 func (o *Operators[Tx]) Propose(ctx context.Context, ref staged.Ref, r Resolution, who holdfast.Actor, opts ...ProposeOptions) (*Proposal, error) {
 	if err := once.FirstOf(r.check(), once.FirstOf(check(who), o.staged.CheckRef(ref))); err != nil {
 		return nil, err
@@ -122,9 +123,14 @@ func (o *Operators[Tx]) Propose(ctx context.Context, ref staged.Ref, r Resolutio
 		}
 		has = true
 	}
-	if _, err := o.Show(ctx, ref); err != nil {
+	op, err := o.Show(ctx, ref)
+	switch {
+	case err != nil:
 		return nil, err
+	case r.moved(op.Token):
+		return nil, &staged.StateError{Action: "propose: " + r.action(), Step: op.Step, State: op.State, Hint: movedHint}
 	}
+	p.Token = op.Token
 	of, id := o.staged.ID(ref), once.RandomID()
 	if has {
 		var err error
@@ -237,7 +243,7 @@ func (o *Operators[Tx]) scanProposal(row core.Row) (out Proposal, err error) {
 		return out, nil
 	}
 	out.Operation = &staged.Ref{Owner: p.Owner, Name: p.Name, Key: string(p.Key)}
-	out.Resolution = &Resolution{Step: p.Step, Resume: p.Resume, Free: p.Free, Succeed: p.Succeed, Reject: p.Reject}
+	out.Resolution = &Resolution{Token: p.Token, Step: p.Step, Resume: p.Resume, Free: p.Free, Succeed: p.Succeed, Reject: p.Reject}
 	if p.Form == "" {
 		return out, nil
 	}

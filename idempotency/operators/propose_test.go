@@ -38,6 +38,65 @@ func parkedIn(e *conformance.Env[*sql.Tx], s *idempotency.Store[*sql.Tx], key st
 	return staged.Ref{Owner: "anna", Name: "payout", Key: key}, r
 }
 
+// TestProposedForWhatWasSeen proposes a resolution, and has the operation go on and be unknown again before it is
+// confirmed: it was about an earlier call, and does nothing.
+func TestProposedForWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
+		e.ManyOwners()
+		s, err := idempotency.New(e.Ctx, access.WithOwners(e.DB, core.ManyOwners))
+		e.Check(err)
+		ops := operators.New(s)
+		ref, runner := parkedIn(e, s, "1")
+		shown, err := ops.Show(e.Ctx, ref)
+		e.Check(err)
+		notDone := operators.Resolution{Step: staged.StepNotDone}
+		p, err := ops.Propose(e.Ctx, ref, notDone, olga)
+		e.Check(err)
+		e.Check(ops.Resolve(e.Ctx, ref, notDone, holdfast.Actor{By: "ben", Reason: "asked the bank"}))
+		if _, err := runner.Do(e.Ctx, idempotency.Op{Owner: "anna", Key: "1"}, ""); !errors.Is(err, idempotency.ErrUnknown) {
+			e.Fatal(err)
+		}
+		notDone.Token = shown.Token
+		_, proposed := ops.Propose(e.Ctx, ref, notDone, olga)
+		for what, err := range map[string]error{
+			"confirmed": ops.Confirm(e.Ctx, p.ID, "cleo"), "resolved": ops.Resolve(e.Ctx, ref, notDone, olga), "proposed": proposed,
+		} {
+			if !errors.Is(err, staged.ErrState) {
+				e.Errorf("%s: %v", what, err)
+			}
+		}
+		now, err := ops.Show(e.Ctx, ref)
+		e.Check(err)
+		if now.State != idempotency.StateUnknown || now.Token == shown.Token {
+			e.Errorf("%v, token %d, before %d", now.State, now.Token, shown.Token)
+		}
+		notDone.Token = now.Token
+		e.Check(ops.Resolve(e.Ctx, ref, notDone, olga))
+
+		// A record of Do, which is freed and unknown again.
+		op := idempotency.Op{Owner: "anna", Name: "refund", Key: "2", NoFingerprint: true}
+		ref = staged.Ref{Owner: "anna", Name: "refund", Key: "2"}
+		unfinished := func() {
+			_, err := idempotency.Do(e.Ctx, s, op, func(context.Context, *sql.Tx) (string, error) { return "", nil })
+			e.Check(err)
+			e.Must(`UPDATE holdfast_records SET state = 1, result = NULL, finished_at = NULL`)
+		}
+		unfinished()
+		free := operators.Resolution{Free: true}
+		p, err = ops.Propose(e.Ctx, ref, free, olga)
+		e.Check(err)
+		e.Check(ops.Resolve(e.Ctx, ref, free, olga))
+		unfinished()
+		if err := ops.Confirm(e.Ctx, p.ID, "cleo"); !errors.Is(err, staged.ErrState) {
+			e.Errorf("freed: %v", err)
+		}
+		if now, err = ops.Show(e.Ctx, ref); err != nil || now.State != idempotency.StateUnknown {
+			e.Errorf("%+v, %v", now, err)
+		}
+	})
+}
+
 // TestFourEyes has one person propose, and another one confirm.
 func TestFourEyes(t *testing.T) {
 	t.Parallel()

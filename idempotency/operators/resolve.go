@@ -17,8 +17,12 @@ import (
 func check(who holdfast.Actor) error { return auditlog.Check("Actor.", who.By, who.Reason) }
 
 // Resolution is an operator's finding about an operation whose outcome was unknown. Set exactly
-// one of its fields.
+// one of Step, Resume, Succeed, Reject and Free.
 type Resolution struct {
+	// Token is the [staged.Operation].Token with which the operation was seen. If it has gone on since, and is unknown once
+	// more, the finding is about an earlier call: Resolve returns [staged.ErrState]. Default: whatever is there.
+	Token int64
+
 	// Step is the outcome of the external call at which the operation is parked (StepDone with
 	// StepResult, StepRejected with Rejection, StepNotDone). The operation then continues from
 	// there. Staged only.
@@ -63,6 +67,11 @@ func (r *Resolution) check() error {
 	return nil
 }
 
+// moved reports whether an operation with this token is not as it was seen.
+func (r *Resolution) moved(token int64) bool { return r.Token != 0 && r.Token != token }
+
+const movedHint = "it has gone on since it was seen, and is unknown again: look at it once more"
+
 func (r *Resolution) action() string {
 	switch {
 	case r.Resume:
@@ -102,6 +111,8 @@ func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, w
 		switch {
 		case row.State != ledger.Parked:
 			return &staged.StateError{Action: r.action(), State: idempotency.State(row.Seen()), Hint: "only what is unknown can be resolved"}
+		case r.moved(row.Token):
+			return &staged.StateError{Action: r.action(), Step: row.Step, State: idempotency.StateUnknown, Hint: movedHint}
 		case r.Free:
 			return &staged.StateError{Action: r.action(), State: idempotency.StateUnknown, Hint: "a staged operation keeps its key: resolve its step, or reject it"}
 		case r.Resume && row.Step != "" && row.Mode != ledger.ModeCorrect:
@@ -133,13 +144,15 @@ func (o *Operators[Tx]) final(id once.ID, row *ledger.Row, r Resolution) (int, [
 
 // resolveRecord ends a claim of Do that was committed without a result.
 func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id once.ID, r Resolution) error {
-	state, err := o.recordState(ctx, q, id)
+	state, token, err := o.recordState(ctx, q, id)
 	if err != nil {
 		return err
 	}
 	switch {
 	case state != idempotency.StateUnknown:
 		return &staged.StateError{Action: r.action(), State: state, Hint: "only what is unknown can be resolved"}
+	case r.moved(token):
+		return &staged.StateError{Action: r.action(), State: state, Hint: movedHint}
 	case r.Resume || r.Step != staged.NoOutcome:
 		return &staged.StateError{Action: r.action(), State: idempotency.StateUnknown, Hint: "it is no staged operation: set Succeed, Reject or Free"}
 	case r.Free:
@@ -157,12 +170,12 @@ func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id on
 	return err
 }
 
-func (o *Operators[Tx]) recordState(ctx context.Context, q core.Querier, id once.ID) (state idempotency.State, err error) {
-	found, err := o.sql.touch.QueryRow(ctx, q, []any{&state}, id.Args()...)
+func (o *Operators[Tx]) recordState(ctx context.Context, q core.Querier, id once.ID) (state idempotency.State, token int64, err error) {
+	found, err := o.sql.touch.QueryRow(ctx, q, []any{&state, &token}, id.Args()...)
 	if err == nil && !found {
 		err = staged.ErrNotFound
 	}
-	return state, err
+	return state, token, err
 }
 
 // intervene runs f and records it, in one transaction.
@@ -215,7 +228,7 @@ func (o *Operators[Tx]) audited(ctx context.Context, q core.Querier, id once.ID)
 	if !errors.Is(err, staged.ErrNotFound) {
 		return is, "", err
 	}
-	state, err := o.recordState(ctx, q, id)
+	state, _, err := o.recordState(ctx, q, id)
 	if errors.Is(err, staged.ErrNotFound) {
 		return auditState{State: "none"}, "record", nil
 	}
@@ -228,7 +241,7 @@ func (o *Operators[Tx]) recorded(ctx context.Context, q core.Querier, id once.ID
 	if _, err := o.ledger.SQL.Touch.Exec(ctx, q, id.Args()...); err != nil {
 		return false, err
 	}
-	if _, err := o.recordState(ctx, q, id); err != nil && !errors.Is(err, staged.ErrNotFound) {
+	if _, _, err := o.recordState(ctx, q, id); err != nil && !errors.Is(err, staged.ErrNotFound) {
 		return false, err
 	}
 	var one int
@@ -258,7 +271,7 @@ func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who holdfast.
 			state = idempotency.State(row.Seen())
 			erased, err = o.ledger.Erase(ctx, q, id)
 		case errors.Is(err, staged.ErrNotFound):
-			if state, err = o.recordState(ctx, q, id); err == nil {
+			if state, _, err = o.recordState(ctx, q, id); err == nil {
 				var res core.Result
 				res, err = o.sql.erase.Exec(ctx, q, id.Args()...)
 				erased = res.Affected == 1

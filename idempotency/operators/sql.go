@@ -23,7 +23,7 @@ func compile(d *dialect.Dialect, table func(string) string) statements {
 		restore: compileRestore(d, r),
 
 		// Of a record of Do: key_hash. It locks the row.
-		touch: x("operators.touch", `SELECT `+ledger.RecordSeen+` FROM {records} WHERE owner = $0 AND key_hash = $1{for update}`),
+		touch: x("operators.touch", `SELECT `+ledger.RecordSeen+`, created_at FROM {records} WHERE owner = $0 AND key_hash = $1{for update}`),
 		// key_hash, state, result, codec.
 		end: x("operators.close", `UPDATE {records} SET state = $2, result = $3, codec = $4, finished_at = {now} WHERE owner = $0 AND key_hash = $1 AND state = 1`),
 		// key_hash.

@@ -53,7 +53,8 @@ type Operation struct {
 	// pause, or until the deadline of a settling step; negative if the operation has waited for a
 	// worker that long. For operations that are in progress, wait or settle.
 	Due time.Duration
-	// Token is the fencing token of the last worker that took the operation.
+	// Token is the fencing token of the last worker that took the operation; it rises when the operation is parked, too. Of a record of Do it is
+	// the time of its claim, in µs. So an operation that is unknown again has another one: see operators.Resolution.
 	Token int64
 	// Reason says why the operation waits or was parked. It may quote an error of a provider.
 	Reason string

@@ -14,7 +14,7 @@ import (
 // The columns of an operation for operators.
 const (
 	info       = `owner, key_hash, operation, op_key, ` + seen + `, step, started, finished, created_at, moved_at, due_at - {now}, token, COALESCE(reason, ''), COALESCE(holder, ''), COALESCE(result_type, ''), COALESCE(reversed_at, 0), COALESCE(program, ''), COALESCE(request_id, ''), mode, restored`
-	recordInfo = `owner, key_hash, operation, op_key, ` + RecordSeen + `, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, 0, '', COALESCE(holder, ''), '', 0, COALESCE(program, ''), COALESCE(request_id, ''), 0, 0`
+	recordInfo = `owner, key_hash, operation, op_key, ` + RecordSeen + `, '', 1, 0, created_at, COALESCE(finished_at, created_at), 0, created_at, '', COALESCE(holder, ''), '', 0, COALESCE(program, ''), COALESCE(request_id, ''), 0, 0`
 )
 
 // lists are the statements that list and show operations. Those with Record in their names do the same on
