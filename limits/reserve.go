@@ -112,6 +112,9 @@ func (l *Limits[Tx]) add(ctx context.Context, q core.Querier, at place, r Reques
 	if err != nil {
 		return Entry{}, err
 	}
+	if done.Affected > 1 { // rows that the database holds for equal, as by a collation of the column
+		return Entry{}, errCounters
+	}
 	if done.Affected == 0 {
 		if e, fits, err := l.makeRoom(ctx, q, at, r, take); err != nil || !fits {
 			return e, err

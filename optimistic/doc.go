@@ -63,7 +63,9 @@
 // Insert, Update and Delete run in a transaction of their own. The forms with Tx join
 // the caller's transaction. When a write with Tx fails with any error but
 // holdfast.ErrInvalid, Holdfast has rolled the transaction back. So several rows are
-// written together or not at all, even if the caller ignores the error. GetTx leaves
+// written together or not at all, even if the caller ignores the error. But an error of one of
+// the caller's own statements must be returned: after a deadlock MySQL and MariaDB have rolled back, and
+// commit each later statement alone, these too. GetTx leaves
 // the transaction alone when the row does not exist. In the caller's transaction the
 // caller's own settings bound the wait for locks (lock_timeout,
 // innodb_lock_wait_timeout, busy_timeout).

@@ -70,7 +70,8 @@ func together(ctx context.Context, owner core.Owner, keys []string, acquire func
 		all.leases = append(all.leases, lease)
 		context.AfterFunc(lease.Context(), func() { all.cancel(context.Cause(lease.Context())) })
 	}
-	if cause := context.Cause(all.ctx); cause != nil {
+	if all.Context().Err() != nil {
+		cause := context.Cause(all.ctx)
 		_ = all.Release(ctx)
 		return nil, cause
 	}
@@ -89,8 +90,26 @@ func (a *Leases) Terms() []Term {
 	return terms
 }
 
-// Context ends as soon as the context of one of the leases ends, with the same cause.
-func (a *Leases) Context() context.Context { return a.ctx }
+// Context ends as soon as the context of one of the leases ends, with the same cause. Its Err reads the clock, as
+// theirs do.
+func (a *Leases) Context() context.Context { return jointly{a.ctx, a} }
+
+// jointly is the context of several leases.
+type jointly struct {
+	context.Context
+
+	of *Leases
+}
+
+// Err implements context.Context. It ends the context if that of a lease has ended.
+func (c jointly) Err() error {
+	for _, l := range c.of.leases {
+		if l.Context().Err() != nil {
+			c.of.cancel(context.Cause(l.Context()))
+		}
+	}
+	return c.Context.Err()
+}
 
 // Release releases all leases, the last first, and joins the errors.
 func (a *Leases) Release(ctx context.Context) error {

@@ -17,7 +17,7 @@ import (
 // given. For work outside the database that must stop with the lease, use lease.Context()
 // inside fn.
 //
-// fn must be safe to run more than once: after a deadlock or a serialization failure InTx runs
+// fn must not end the transaction, nor run DDL on MySQL and MariaDB, which ends it too. It must be safe to run more than once: after a deadlock or a serialization failure InTx runs
 // the transaction again, starting with the guard.
 //
 // Errors: those of Guard ([ErrLost], [ErrOtherStore]), and then nothing is written and fn did

@@ -56,7 +56,8 @@ func (l *Lease) Context() context.Context { return l.kept().Context() }
 
 // Release ends the lease and its context, and hands the lock to the next waiter: a waiter of
 // this process first. It works even if ctx has ended, for at most five seconds, and
-// waits for transactions that are guarded by the lease. Further calls return the same result.
+// waits for transactions that are guarded by the lease. Further calls return the same result; but with a Reentry, each
+// call counts until the last one releases: call it once for each acquisition.
 //
 // It returns nil only if no conflicting term was granted before, regardless of the clocks. The
 // lease's context may still have ended earlier.

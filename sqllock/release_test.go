@@ -224,3 +224,45 @@ func TestWaitUnderALapsedLease(t *testing.T) {
 		}
 	})
 }
+
+// TestLapsedAmongSeveral ends the trust window of one of several leases, although its timer has not fired: their common context says
+// so at once, and a call that has not got them all yet fails.
+func TestLapsedAmongSeveral(t *testing.T) {
+	t.Parallel()
+	l, _, _ := openLocker(t, dbtest.SQLite, Options{TTL: time.Hour})
+	defer func() { _ = l.Close(context.Background()) }()
+	all, err := l.AcquireAll(t.Context(), []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := all.Context().Err(); err != nil {
+		t.Error(err)
+	}
+	all.All()[0].kept().Lapse()
+	if err := all.Context().Err(); err == nil || !errors.Is(context.Cause(all.Context()), ErrLost) {
+		t.Errorf("%v, because of %v", err, context.Cause(all.Context()))
+	}
+	_ = all.Release(t.Context())
+
+	var first *Lease
+	_, err = together(t.Context(), l.owner, []string{"c", "d"}, func(key string) (*Lease, error) {
+		lease, err := l.Acquire(t.Context(), key)
+		if first == nil {
+			first = lease
+		} else {
+			first.kept().Lapse()
+		}
+		return lease, err
+	})
+	if !errors.Is(err, ErrLost) {
+		t.Errorf("%v, want ErrLost", err)
+	}
+	for _, key := range []string{"c", "d"} {
+		lease, err := l.TryAcquire(t.Context(), key)
+		if err != nil {
+			t.Errorf("%s: %v", key, err)
+			continue
+		}
+		_ = lease.Release(t.Context())
+	}
+}

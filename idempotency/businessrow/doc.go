@@ -16,7 +16,8 @@
 // The function runs in the transaction that inserts the row, and of all calls with the key only
 // one commits. A duplicate waits for that transaction, and then gets the row with
 // [idempotency.Replayed]. A crash or an error removes the row and leaves the key free. A rejection
-// is returned and not stored, because no row records it.
+// is returned and not stored, because no row records it. The function must not end the transaction, by COMMIT or, on MySQL and
+// MariaDB, by DDL: the row would stand with a part of what it stands for, and later calls would replay it.
 //
 // If a row with the same key differs in the columns of Options.Compare, the call fails with
 // [idempotency.ErrMismatch]. If another unique key of the table refuses the row, it fails with
