@@ -91,6 +91,14 @@ func (d *DB[Tx]) alive(ctx context.Context, conn core.Conn[Tx]) bool {
 
 // joinable returns an error if a caller's transaction has already ended.
 func (d *DB[Tx]) joinable(ctx context.Context, q core.Querier) error {
+	if begin := d.dialect.RowLocks.Begin; begin != "" {
+		ctx := context.WithoutCancel(ctx) // the driver starts no goroutine, and both answer at once
+		if _, err := (core.Stmt{Name: "alive", Text: begin}).Exec(ctx, q); err != nil {
+			return nil //nolint:nilerr // it goes on
+		}
+		_, err := (core.Stmt{Name: "rollback", Text: `ROLLBACK`}).Exec(ctx, q)
+		return &TxLostError{Err: err}
+	}
 	if len(d.dialect.Fence.Alive) == 0 {
 		return nil
 	}

@@ -110,8 +110,6 @@ func (l *locks[Tx]) rolledBack(ctx context.Context, err error) error {
 	switch class := l.access.Dialect.Classify(err); {
 	case errors.Is(err, holdfast.ErrTxLost):
 		return err
-	case errors.Is(err, rowwait.ErrEnded):
-		return &holdfast.TxLostError{}
 	case class == dialect.Gone, errors.Is(err, sql.ErrTxDone):
 		return &holdfast.TxLostError{Err: err}
 	case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):

@@ -27,9 +27,6 @@ const (
 // ErrNotAvailable means that another transaction holds the lock, under No or Skip.
 var ErrNotAvailable = errors.New("rowwait: locked by another transaction")
 
-// ErrEnded means that the transaction had ended before the call.
-var ErrEnded = errors.New("rowwait: the transaction has ended")
-
 // TimeoutError means that the lock could not be acquired within the duration of UpTo.
 type TimeoutError struct {
 	Waited time.Duration
@@ -94,17 +91,8 @@ func (w *Wait) now() bool { return w.mode == No || w.mode == Skip }
 
 func (w *Wait) busy(err error) bool { return w.env.Dialect.Classify(err) == dialect.Busy }
 
-// Alive returns an error if the transaction has ended: ErrEnded, or the error that shows it.
-func (w *Wait) Alive(ctx context.Context) error {
-	if w.sql.Begin == "" {
-		return w.env.Alive(ctx, w.q)
-	}
-	if ended := w.exec(ctx, w.sql.Begin) == nil; ended {
-		_ = w.exec(ctx, `ROLLBACK`)
-		return ErrEnded
-	}
-	return nil
-}
+// Alive returns an error if the transaction has ended.
+func (w *Wait) Alive(ctx context.Context) error { return w.env.Alive(ctx, w.q) }
 
 // End restores the setting that bounded the wait. goesOn says that the transaction continues.
 // Only then does End return an error if restoring fails.
