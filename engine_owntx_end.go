@@ -23,7 +23,7 @@ func (s *ownTx[Tx]) Rollback() {
 }
 
 // RollbackThen rolls back, and runs look in the session.
-func (s *ownTx[Tx]) RollbackThen(look func(ended bool, q core.Querier)) (looked bool) {
+func (s *ownTx[Tx]) RollbackThen(look func(q core.Querier)) (looked bool) {
 	if !s.over {
 		s.over = true
 		looked, _ = s.rollback(look)
@@ -177,7 +177,7 @@ func (s *ownTx[Tx]) unproved(err error) error {
 // rollback rolls back. Without an error the server has done so and the connection was usable. If the
 // connection does not answer, it is closed after the driver's timeouts. look, if there is one, runs after it on
 // a usable connection.
-func (s *ownTx[Tx]) rollback(look func(ended bool, q core.Querier)) (looked bool, err error) {
+func (s *ownTx[Tx]) rollback(look func(q core.Querier)) (looked bool, err error) {
 	conn := s.conn
 	if conn == nil {
 		return false, sql.ErrTxDone
@@ -188,13 +188,12 @@ func (s *ownTx[Tx]) rollback(look func(ended bool, q core.Querier)) (looked bool
 	usable := false
 	answered, err := core.Bounded(ctx, func() error {
 		err := conn.Rollback(ctx, s.tx)
-		ended := errors.Is(err, sql.ErrTxDone)
-		if usable = err == nil || ended; !usable {
+		if usable = err == nil || errors.Is(err, sql.ErrTxDone); !usable {
 			s.release(conn, true)
 			return err
 		}
 		if look != nil {
-			look(ended, explained{conn, s.d})
+			look(explained{conn, s.d})
 		}
 		s.restore(ctx, conn) // it waits if another rollback of the same transaction still does
 		return err

@@ -69,28 +69,22 @@ func (t *locked[Tx]) finish(ctx context.Context, v storedResult) error {
 // doubt rolls back, and looks for a record that was there before the lock: the snapshot of the claim may be
 // older than it. A record that another call has stored since changes nothing. It also asks whether the
 // function had committed the transaction itself: then the operation is unknown, whatever the function
-// returned. For a rejection, the claim that stores it looks.
+// returned.
 func (t *locked[Tx]) doubt(ctx context.Context, err error) error {
 	var inFunc *once.FuncError
-	var rej *Rejection
 	failed := errors.As(err, &inFunc)
 	if t.before.Text == "" || !failed && !errors.Is(err, holdfast.ErrTxLost) {
 		t.Rollback()
 		return err
 	}
-	rejects := once.Decides(err, &rej) && ctx.Err() == nil
 	var own, saw seen
-	looked := t.RollbackThen(func(ended bool, q core.Querier) {
-		if ended || !rejects {
-			own = t.look(ctx, q)
-		}
-	})
+	looked := t.RollbackThen(func(q core.Querier) { own = t.look(ctx, q) })
 	if looked {
 		saw = own
 	}
 	ctx, cancel := core.Cleanup(ctx)
 	defer cancel()
-	if !rejects && (!looked || saw.err != nil) { // its session is gone
+	if !looked || saw.err != nil { // its session is gone
 		saw.err = t.s.access.OnConn(ctx, "", func(q core.Querier) error {
 			saw = t.look(ctx, q)
 			return saw.err
@@ -103,7 +97,7 @@ func (t *locked[Tx]) doubt(ctx context.Context, err error) error {
 		return once.ErrTaken
 	case failed && saw.committed == 1:
 		err = &holdfast.TxLostError{Err: inFunc.Err}
-	case failed && saw.err != nil && !rejects:
+	case failed && saw.err != nil:
 		return fmt.Errorf("idempotency: reading the record: %w, after the function's error: %w", saw.err, inFunc.Err)
 	case failed:
 		return err

@@ -50,7 +50,9 @@ func (s *Store[Tx]) transact(ctx context.Context, p *pending, w work[Tx]) (r *re
 		}
 	}()
 	r = p.executing()
-	if r.storedResult, err = w(ctx, t); err == nil {
+	if r.storedResult, err = w(ctx, t); err == nil && ctx.Err() != nil {
+		err = &once.FuncError{Err: context.Cause(ctx)}
+	} else if err == nil {
 		err = t.finish(ctx, r.storedResult)
 	}
 	return r, err

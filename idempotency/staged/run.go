@@ -70,7 +70,7 @@ func Local[T, Tx any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 	outer := ctx
 	ctx, cancel := context.WithDeadlineCause(ctx, r.until.Add(-r.lease/10), fmt.Errorf("staged: step %q: the lease ends: %w", step, context.DeadlineExceeded))
 	defer cancel()
-	start, sent, ran := time.Now(), false, false
+	start, sent, ran, failed := time.Now(), false, false, false
 	owning := r.transitions.owning(r, "", ledger.ModeTakeOver, r.lease)
 	err = r.transitions.Send(ctx, once.Transaction[Tx]{First: &owning, Foreign: true, Then: func(ctx context.Context, tx Tx, q core.Querier, a core.Reply) (last core.Bound, err error) {
 		if err := r.transitions.owned(ctx, q, r, step, a); err != nil {
@@ -87,9 +87,9 @@ func Local[T, Tx any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 		if a := begins.Run(ctx, q); a.Err != nil {
 			return last, a.Err
 		}
-		ran = true
+		ran, failed = true, true
 		v, err := fn(ctx, tx)
-		if err != nil {
+		if failed = err != nil; failed {
 			return last, &once.FuncError{Err: once.Inner(r.transitions.Access.Explain(err))}
 		}
 		b, err := packed(r.transitions, r.id, ofStep(step, false), v, &value)
@@ -99,6 +99,15 @@ func Local[T, Tx any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 		if !ran {
 			r.blocked = err
 		}
+		if failed {
+			row, unread := r.left(outer, step)
+			switch {
+			case row != nil:
+				return localStored[T](outer, r, step, row)
+			case unread != nil:
+				r.open = &StepError{Step: step, Err: unread} // the next attempt reads it
+			}
+		}
 		return value, r.note(err)
 	}
 	r.until = start.Add(r.lease)
@@ -106,6 +115,17 @@ func Local[T, Tx any](ctx context.Context, r *Run[Tx], step string, fn func(ctx 
 		return localStored[T](outer, r, step, row)
 	}
 	return value, nil
+}
+
+// left reads a local step whose function has failed. It returns nil unless the function had committed it as begun.
+func (r *Run[Tx]) left(ctx context.Context, step string) (*ledger.StepRow, error) {
+	ctx, cancel := core.Cleanup(ctx)
+	defer cancel()
+	row, err := r.transitions.Step(ctx, r.transitions.Access.Pool, r.id, step)
+	if err != nil || row == nil || row.State != ledger.StepBegun {
+		return nil, r.transitions.Explain(err)
+	}
+	return row, nil
 }
 
 // localStored is stored for a local step. If it has begun and not ended, what its function did was

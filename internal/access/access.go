@@ -131,9 +131,9 @@ type OwnTx[Tx any] interface {
 	// Rollback rolls back. It does nothing after Finish.
 	Rollback()
 	// RollbackThen is Rollback, and then runs look in the same session, whose life shows that the server has not
-	// crashed since the transaction began. ended: somebody else had ended it through the handle. It returns false
+	// crashed since the transaction began. It returns false
 	// if look has not run to its end, as after Finish and on a lost connection; look may then still run.
-	RollbackThen(look func(ended bool, q core.Querier)) bool
+	RollbackThen(look func(q core.Querier)) bool
 }
 
 // Field is holdfast.Field.

@@ -132,7 +132,9 @@ func (c *Retry[V]) judge(ctx context.Context, err error, tried bool) (waiting bo
 	case errors.As(err, &inFunc):
 		// The function ran, so the claim was won, and the unknown commit before it did nothing.
 		c.unknown = nil
-		if err = inFunc.Err; ctx.Err() != nil {
+		if err = inFunc.Err; ctx.Err() != nil && errors.Is(context.Cause(ctx), err) {
+			return false, err
+		} else if ctx.Err() != nil {
 			return false, c.Unstored(fmt.Errorf("%w: %w", context.Cause(ctx), err))
 		} else if !again {
 			return false, err

@@ -24,8 +24,16 @@ func TestDurable(t *testing.T) {
 		level, standbys string
 		want            dialect.Severity
 	}{
-		{"on", "", 0}, {"remote_apply", "", 0}, {"remote_write", "", 0}, {"local", "", 0}, {"off", "", dialect.Broken},
-		{"on", "FIRST 1 (a)", 0}, {"remote_apply", "a", 0}, {"remote_write", "a", dialect.Warning}, {"local", "FIRST 1 (a)", dialect.Broken}, {"off", "a", dialect.Broken},
+		{"on", "", 0},
+		{"remote_apply", "", 0},
+		{"remote_write", "", 0},
+		{"local", "", 0},
+		{"off", "", dialect.Broken},
+		{"on", "FIRST 1 (a)", 0},
+		{"remote_apply", "a", 0},
+		{"remote_write", "a", dialect.Warning},
+		{"local", "FIRST 1 (a)", dialect.Broken},
+		{"off", "a", dialect.Broken},
 	} {
 		if got, problem, _ := durable([]string{c.level, c.standbys}); got != c.want || (problem != "") != (c.want != 0) {
 			t.Errorf("%s, %q: %v, %q", c.level, c.standbys, got, problem)

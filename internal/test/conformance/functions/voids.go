@@ -150,11 +150,11 @@ func functionVoidUndone(e *env) {
 
 func functionVoidBadArguments(e *env) {
 	for what, args := range map[string][]any{
-		"reason has 0 bytes":   {"", nil, 0},
-		"reason has no bytes":  {nil, nil, 0},
-		"reason has 501 bytes": {strings.Repeat("x", 501), nil, 0},
+		"reason has 0 bytes":         {"", nil, 0},
+		"reason has no bytes":        {nil, nil, 0},
+		"reason has 501 bytes":       {strings.Repeat("x", 501), nil, 0},
 		"a TTL is not between 50 ms": {reason, 0, 0},
-		"wait_us is not":       {reason, nil, -1},
+		"wait_us is not":             {reason, nil, -1},
 	} {
 		err := e.inTx(sql.LevelDefault, func(tx *sql.Tx) error {
 			_, err := e.call(tx, "void", append([]any{"default", "", "refund", "void, bad"}, args...)...)

@@ -95,7 +95,7 @@ func functionEndsTheTransaction[Tx any](e *env[Tx]) {
 		{"commits in SQL and panics", texts(`COMMIT`), panics},
 		{"commits in SQL, begins and fails", texts(`COMMIT`, `BEGIN`), boom},
 	} {
-		err := recovered(func() error {
+		err := conformance.Recovered(func() error {
 			_, err := idempotency.Do(e.Ctx, s, conformance.Op(c.key), func(ctx context.Context, tx Tx) (string, error) {
 				if err := e.Effect(ctx, tx, c.key); err != nil {
 					return "", err
@@ -124,14 +124,4 @@ func functionEndsTheTransaction[Tx any](e *env[Tx]) {
 			e.WantOnce(c.key)
 		}
 	}
-}
-
-// recovered returns what fn returns, or the error with which it panics.
-func recovered(fn func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = p.(error)
-		}
-	}()
-	return fn()
 }

@@ -22,6 +22,7 @@ func Lost[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"DDLInTheFunction":            ddlInTheFunction[Tx],
 		"FunctionEndsTheTransaction":  functionEndsTheTransaction[Tx],
 		"FunctionBeginsAnother":       functionBeginsAnother[Tx],
+		"FunctionMisbehaves":          functionMisbehaves[Tx],
 		"ThreeInsertDeadlockIsHidden": threeInsertDeadlockIsHidden[Tx],
 		"SettingsAreRestored":         settingsAreRestored[Tx],
 		"InTxRetriesDeadlocks":        inTxRetriesDeadlocks[Tx],

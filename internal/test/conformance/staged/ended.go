@@ -3,11 +3,13 @@ package staged
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
+	"github.com/holdfast-go/holdfast/internal/test/conformance"
 )
 
 // localEndsTheTransaction uses a local step that commits or rolls back its transaction itself, through its
@@ -118,5 +120,47 @@ func undoEnds[Tx any](e *env[Tx], key string, end func(ctx context.Context, tx T
 	e.WantOnce(key + " undone")
 	if op := e.show(key); op.State != idempotency.StateRejected || stood && ran != 1 {
 		e.Errorf("it %s: the operation is %v, and Undo ran %d times; before: %v", key, op.State, ran, first)
+	}
+}
+
+// localMisbehaves is FunctionMisbehaves of Do for the function of a local step.
+func localMisbehaves[Tx any](e *env[Tx]) {
+	for seed := range uint64(conformance.Misbehaved) {
+		key := fmt.Sprintf("Local %d", seed)
+		m, ran := conformance.Misbehaving(&e.Env, key, seed), 0
+		ctx, cancel := context.WithCancel(e.Ctx)
+		s := e.staged(staged.Workflow[string, string, Tx]{
+			Name: "refund", Backoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond, Lease: 50 * time.Millisecond,
+			Run: func(ctx context.Context, r *staged.Run[Tx], key string) (string, error) {
+				return staged.Local(ctx, r, "book", func(ctx context.Context, tx Tx) (string, error) {
+					if ran++; ran > 1 {
+						return "well", e.Effect(ctx, tx, key)
+					}
+					return m.Function(cancel)(ctx, tx)
+				})
+			},
+		}, idempotency.Options{})
+		first := conformance.Recovered(func() error {
+			_, err := s.Do(ctx, stagedOp(key), key)
+			return err
+		})
+		cancel()
+		stood := e.Effects(key)
+		var r idempotency.Result[string]
+		var second error
+		var rej *idempotency.Rejection
+		e.Eventually("the operation ends, or waits for an operator", func() bool {
+			r, second = s.Do(e.Ctx, stagedOp(key), key)
+			return second == nil || errors.As(second, &rej) || errors.Is(second, idempotency.ErrUnknown)
+		})
+		says := fmt.Sprintf("%v: it returned %v and left %d effects; then %v, %v, and %d effects", m, first, stood, r, second, e.Effects(key))
+		switch now := e.Effects(key); {
+		case now > 1 || stood == 1 && ran > 1:
+			e.Errorf("twice: %s", says)
+		case second == nil && (r.Value == "well") != (ran > 1), second == nil && r.Value == "misbehaved" && m.Did != (now == 1), second == nil && r.Value == "well" && now != 1:
+			e.Errorf("it was done: %s", says)
+		case errors.As(second, &rej) && !errors.Is(second, idempotency.ErrUnknown) && now != 0:
+			e.Errorf("it stands and is rejected: %s", says)
+		}
 	}
 }

@@ -22,6 +22,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
 		"StagedOnce":              stagedOnce[Tx],
 		"LocalEndsTheTransaction": localEndsTheTransaction[Tx],
+		"LocalMisbehaves":         localMisbehaves[Tx],
 		"UndoEndsTheTransaction":  undoEndsTheTransaction[Tx],
 		"StagedResumes":           stagedResumes[Tx],
 		"StagedStampede":          stagedStampede[Tx],
