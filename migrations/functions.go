@@ -40,10 +40,9 @@ type functionSet struct {
 	texts []string
 	// places means that the functions have to name their schema.
 	places bool
-	// own counts the functions of a schema with a name. same counts those of a schema that carry a mark and belong to
-	// this user, among some names; marked is how many do so that are whole. newest returns the mark of a function with a
-	// name. foreign lists the functions and
-	// tables with a prefix in a schema that belong to another user: the owner of a function that is
+	// own counts the functions of a schema with a name. same counts those that carry a mark, among some names; marked is
+	// how many do so if the functions are whole. newest returns the mark of a name. Both see only what is this user's. foreign lists the
+	// functions and tables with a prefix in a schema that belong to another user: the owner of a function that is
 	// replaced may change it again.
 	own, same, newest, foreign string
 	marked                     int
@@ -73,7 +72,8 @@ var functionSets = map[string]functionSet{
 		same: `SELECT COUNT(*) FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1::pg_catalog.text
 AND pg_catalog.obj_description(p.oid, 'pg_proc') = $2::pg_catalog.text AND p.proname = ANY (pg_catalog.string_to_array($3::pg_catalog.text, ',')) AND pg_catalog.pg_get_userbyid(p.proowner) = current_user`,
 		marked: 1,
-		newest: `SELECT COALESCE(MAX(pg_catalog.obj_description(p.oid, 'pg_proc')), '') FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1::pg_catalog.text AND p.proname = $2::pg_catalog.text`,
+		newest: `SELECT COALESCE(MAX(pg_catalog.obj_description(p.oid, 'pg_proc')), '') FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1::pg_catalog.text AND p.proname = $2::pg_catalog.text
+AND pg_catalog.pg_get_userbyid(p.proowner) = current_user`,
 		foreign: `SELECT 'function ' || p.proname || ' belongs to ' || pg_catalog.pg_get_userbyid(p.proowner)
 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = $1::pg_catalog.text AND p.proname = ANY (pg_catalog.string_to_array($2::pg_catalog.text, ',')) AND pg_catalog.pg_get_userbyid(p.proowner) <> current_user
@@ -100,7 +100,7 @@ func procedures(d *dialect.Dialect, texts ...string) functionSet {
 		inner:   []string{"check", "check_lease", "claim_key", "fingerprint", "in_transaction", "key_hash", "still_claims"},
 		own:     `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_name = ?`,
 		same:    `SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = ? AND routine_comment = ? AND FIND_IN_SET(routine_name, ?) > 0 AND definer = CURRENT_USER()`,
-		newest:  `SELECT COALESCE(MAX(routine_comment), '') FROM information_schema.routines WHERE routine_schema = ? AND routine_name = ?`,
+		newest:  `SELECT COALESCE(MAX(routine_comment), '') FROM information_schema.routines WHERE routine_schema = ? AND routine_name = ? AND definer = CURRENT_USER()`,
 	}
 	f.marked = len(f.clients) + len(f.inner)
 	return f
@@ -247,13 +247,8 @@ func (d *driver) functionsThere(f *functionSet, id string) (bool, error) {
 		d.conn.QueryRowContext(d.ctx, f.newest, d.schema, d.layout.prefix+"claim").Scan(&newest),
 		d.conn.QueryRowContext(d.ctx, f.same, d.schema, id, strings.Join(f.all(d.layout), ",")).Scan(&n),
 	)
-	switch {
-	case err != nil:
+	if err != nil || n != f.marked && revisionOf(newest) <= functionsRevision {
 		return false, err
-	case revisionOf(newest) > functionsRevision:
-		return true, nil
-	case n != f.marked:
-		return false, nil
 	}
 	return true, cmp.Or(d.trustFunctions(f), d.underPolicies(f))
 }

@@ -167,7 +167,9 @@ func TestPlantedClientFunctions(t *testing.T) {
 		}
 		for what, planted := range map[string]string{
 			"function holdfast_key_hash": `CREATE FUNCTION holdfast_key_hash(namespace text, owner text, operation text, key bytea) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea'`,
-			"table holdfast_calls":       `CREATE TABLE holdfast_calls (kind text)`,
+			"function holdfast_claim": `CREATE FUNCTION holdfast_claim(namespace text, owner text, operation text, key bytea, fingerprint text, version integer, wait_us bigint) RETURNS text LANGUAGE sql AS 'SELECT NULL::text';
+COMMENT ON FUNCTION holdfast_claim(text, text, text, bytea, text, integer, bigint) IS 'holdfast functions 1000 00'`,
+			"table holdfast_calls": `CREATE TABLE holdfast_calls (kind text)`,
 		} {
 			p := plant(t, e)
 			must(t, migrations.Up(t.Context(), p.pool))
