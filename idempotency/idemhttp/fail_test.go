@@ -203,11 +203,17 @@ func endsItself[Tx any](e *conformance.Env[Tx]) {
 		if lies := strings.Contains(first.body, "did nothing") || first.status == http.StatusCreated; stands && lies {
 			e.Errorf("%s: %v", order, first)
 		}
+		if !stands && e.Engine != dbtest.SQLite { // whose fence refuses the COMMIT
+			e.Errorf("%s: nothing stands", order)
+		}
 		if e.Engine == dbtest.Postgres && first.status != http.StatusInternalServerError {
 			e.Errorf("%s: %v", order, first)
 		}
 		again := s.post(order, order, "1")
-		if s.wantEffects(order, 1); stands && again.status != http.StatusServiceUnavailable {
+		if stands {
+			s.wantEffects(order, 1)
+		}
+		if stands && again.status != http.StatusServiceUnavailable {
 			e.Errorf("%s, again: %v", order, again)
 		}
 	}

@@ -118,7 +118,7 @@ fairlock.Ticket rowlock.TimeoutError sqllock.LostError holdfast.Blocker
 // noBounds are numbers that are neither durations nor sizes: what they may be is for the function that
 // they are given to.
 var noBounds = []string{
-	"operators.Lock.Token", "register.WatchOptions.After", // of a row that was read
+	"operators.Lock.Token", "operators.Resolution.Token", "register.WatchOptions.After", // of a row that was read
 	"idempotency.Op.RequestVersion", // a version of the program's
 	"limits.Request.Amount",         // money
 	"cron.Daily(hour)", "cron.Daily(minute)",

@@ -130,7 +130,7 @@ func localMisbehaves[Tx any](e *env[Tx]) {
 		m, ran := conformance.Misbehaving(&e.Env, key, seed), 0
 		ctx, cancel := context.WithCancel(e.Ctx)
 		s := e.staged(staged.Workflow[string, string, Tx]{
-			Name: "refund", Backoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond, Lease: 50 * time.Millisecond,
+			Name: "refund", Backoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond, Lease: 200 * time.Millisecond,
 			Run: func(ctx context.Context, r *staged.Run[Tx], key string) (string, error) {
 				return staged.Local(ctx, r, "book", func(ctx context.Context, tx Tx) (string, error) {
 					if ran++; ran > 1 {
@@ -150,7 +150,10 @@ func localMisbehaves[Tx any](e *env[Tx]) {
 		var second error
 		var rej *idempotency.Rejection
 		e.Eventually("the operation ends, or waits for an operator", func() bool {
-			r, second = s.Do(e.Ctx, stagedOp(key), key)
+			second = conformance.Recovered(func() (err error) { // the first attempt may have ended before its function
+				r, err = s.Do(e.Ctx, stagedOp(key), key)
+				return err
+			})
 			return second == nil || errors.As(second, &rej) || errors.Is(second, idempotency.ErrUnknown)
 		})
 		says := fmt.Sprintf("%v: it returned %v and left %d effects; then %v, %v, and %d effects", m, first, stood, r, second, e.Effects(key))
