@@ -59,6 +59,8 @@ func (r *Resolution) check() error {
 		}
 	}
 	switch {
+	case r.Step < staged.NoOutcome || r.Step >= staged.StepReversed:
+		return once.Invalid("Resolution.Step", "is not StepDone, StepRejected or StepNotDone")
 	case n != 1:
 		return once.Invalid("Resolution", "set exactly one of Step, Resume, Succeed, Reject and Free")
 	case (r.Reject || r.Step == staged.StepRejected) != (r.Rejection != nil):

@@ -40,7 +40,7 @@ func (s *Runner[Req, Res, Tx]) Cancel(ctx context.Context, op idempotency.Op, re
 }
 
 // CancelID does what Cancel does, by the ID of Operation or Started. The owner is part of it. An operation that was
-// not begun is [ErrNotFound].
+// not begun, or is another runner's, is [ErrNotFound].
 //
 // Errors: those of Cancel, ErrNotFound.
 func (s *Runner[Req, Res, Tx]) CancelID(ctx context.Context, id []byte, reason string) (idempotency.Outcome, error) {
@@ -48,7 +48,7 @@ func (s *Runner[Req, Res, Tx]) CancelID(ctx context.Context, id []byte, reason s
 	if !ok {
 		return 0, once.Invalid("id", "is not the ID of an operation")
 	}
-	return s.cancel(ctx, &cancelling[Tx]{id: key}, reason)
+	return s.cancel(ctx, &cancelling[Tx]{id: key, owns: s.owns}, reason)
 }
 
 func (s *Runner[Req, Res, Tx]) cancel(ctx context.Context, c *cancelling[Tx], reason string) (o idempotency.Outcome, err error) {
@@ -113,8 +113,9 @@ type cancelling[Tx any] struct {
 	name    string
 	key     []byte
 	version int
-	attempt []byte // it marks the row, for a commit in doubt
-	result  []byte // the rejection
+	owns    func(row *ledger.Row) bool // nil: the name is part of the id
+	attempt []byte                     // it marks the row, for a commit in doubt
+	result  []byte                     // the rejection
 	undo    func(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row) (func(ctx context.Context, tx Tx) error, error)
 }
 
@@ -141,7 +142,7 @@ func (s *transitions[Tx]) cancel(ctx context.Context, tx Tx, q core.Querier, c *
 		switch {
 		case err != nil:
 			return 0, err
-		case row == nil && c.name == "":
+		case c.name == "" && (row == nil || c.owns != nil && !c.owns(row)):
 			return 0, ErrNotFound
 		case row == nil:
 			return 0, &holdfast.RetryError{Attempts: 1, Err: errors.New("staged: the operation is not to be seen in this transaction")}

@@ -176,6 +176,8 @@ func (s *transitions[Tx]) concerns(ctx context.Context, e *ProviderEvent) (id on
 		return id, once.Invalid("ProviderEvent.Kind", fmt.Sprintf("is not at most %d bytes of UTF-8 without NUL", maxEventKind))
 	case len(e.Body) > o.MaxResult:
 		return id, once.Invalid("ProviderEvent.Body", fmt.Sprintf("has %d bytes, Options.MaxResult is %d", len(e.Body), o.MaxResult))
+	case e.Outcome < NoOutcome || e.Outcome > StepReversed:
+		return id, once.Invalid("ProviderEvent.Outcome", "is not one of its values")
 	case e.Outcome == StepRejected && e.Rejection == nil:
 		return id, once.Invalid("ProviderEvent.Rejection", "is missing")
 	case e.Outcome == StepReversed && (e.Result != nil || e.Rejection != nil):

@@ -31,7 +31,8 @@ func (s *Runner[Req, Res, Tx]) Lookup(ctx context.Context, op idempotency.Op) (f
 	return s.lookup(ctx, id, op.Wait, compare)
 }
 
-// LookupID does what Lookup does, by the ID of Operation or Started. The owner is part of it. wait is
+// LookupID does what Lookup does, by the ID of Operation or Started. The owner is part of it. The ID of another runner's operation is
+// StateAbsent. wait is
 // that of Op.Wait: 1 ms to 366 days. Default: one read, as with [holdfast.NoWait].
 //
 // Errors: those of Lookup.
@@ -62,7 +63,7 @@ func (s *Runner[Req, Res, Tx]) lookup(ctx context.Context, id once.ID, wait time
 		}
 	}
 	row, err := s.transitions.Read(ctx, s.transitions.Access.Pool, id)
-	if err != nil || row == nil || row.KeyExpired == 1 {
+	if err != nil || row == nil || row.KeyExpired == 1 || !s.owns(row) {
 		return found, err
 	}
 	if compare != nil {
@@ -71,6 +72,11 @@ func (s *Runner[Req, Res, Tx]) lookup(ctx context.Context, id once.ID, wait time
 		}
 	}
 	return s.found(c, row)
+}
+
+// owns reports whether an operation is this runner's. An ID may be another one's, whose request and result are of other types.
+func (s *Runner[Req, Res, Tx]) owns(row *ledger.Row) bool {
+	return row.Name == s.workflow.Name && row.Namespace == s.transitions.options.Namespace
 }
 
 // found describes an operation by its row.

@@ -39,7 +39,7 @@ func (s *Runner[Req, Res, Tx]) await(ctx context.Context, c *once.Checked) (res 
 			return res, late()
 		case err != nil:
 			return res, err
-		case row == nil:
+		case row == nil || row.KeyExpired == 1:
 			return res, ErrNotFound
 		case row.State != ledger.Pending:
 			return s.answer(c, row, idempotency.Replayed)

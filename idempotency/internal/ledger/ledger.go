@@ -129,6 +129,7 @@ type Row struct {
 	// over.
 	ResultExpired, KeyExpired int
 	Program, RequestID        string
+	Namespace, Name           string
 	Mine                      bool
 	Fresh                     bool      // this call has inserted it, so that it has no steps
 	Until                     time.Time // end of the lease, by this process's monotonic clock
@@ -157,7 +158,7 @@ func (l *Ledger[Tx]) read(ctx context.Context, q core.Querier, stmt core.Stmt, i
 	found, err := stmt.QueryRow(ctx, q, []any{
 		&r.State, &r.Fingerprint, &r.FingerprintVersion, &r.Request, &r.Result, &r.Attempt, &r.Token, &r.Left,
 		&r.Step, &r.Mode, &r.Started, &r.Finished, &r.Restored, &r.Reason, &r.ResultType,
-		&r.Accepted, &r.Reversed, &r.ResultExpired, &r.KeyExpired, &r.Program, &r.RequestID,
+		&r.Accepted, &r.Reversed, &r.ResultExpired, &r.KeyExpired, &r.Program, &r.RequestID, &r.Namespace, &r.Name,
 	}, id.Args()...)
 	if err != nil {
 		return nil, l.Explain(err)

@@ -29,7 +29,7 @@ type SQL struct {
 
 const (
 	columns = `state, fingerprint, fingerprint_version, request, result, attempt, token, due_at - {now}, step, mode, started, finished, restored, COALESCE(reason, ''), COALESCE(result_type, ''),
- accepted, COALESCE(reversed_at, 0), CASE WHEN result_expires_at <= {now} THEN 1 ELSE 0 END, CASE WHEN key_expires_at <= {now} THEN 1 ELSE 0 END, COALESCE(program, ''), COALESCE(request_id, '')`
+ accepted, COALESCE(reversed_at, 0), CASE WHEN result_expires_at <= {now} THEN 1 ELSE 0 END, CASE WHEN key_expires_at <= {now} THEN 1 ELSE 0 END, COALESCE(program, ''), COALESCE(request_id, ''), namespace, operation`
 	mine     = ` WHERE owner = $0 AND key_hash = $1 AND attempt = $2 AND token = $3 AND state = 1`
 	moved    = `version = version + 1, moved_at = {now}`
 	nextTerm = `token = {greatest}(token + 1, {now})`

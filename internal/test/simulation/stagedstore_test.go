@@ -13,7 +13,9 @@ import (
 
 // The columns of an operation after the owner and the hash of its key, in the order of the table.
 const (
-	opKey = iota + 4
+	opNamespace = iota + 2
+	opName
+	opKey
 	opPrint
 	opPrintVersion
 	opRequest
@@ -117,6 +119,7 @@ func (s *state) lookOp(args []any, now int64) (a answer) {
 		row[opState], row[opPrint], row[opPrintVersion], row[opRequest], row[opResult], row[opAttempt], row[opToken], as[int64](row[opDue]) - now,
 		row[opStep], row[opMode], row[opStarted], row[opFinished], row[opRestored], text(row[opReason]), text(row[opResultType]),
 		row[opAccepted], orZero(row[opReversed]), over(row[opResultEnd], now), over(row[opKeyEnd], now), text(row[opProgram]), text(row[opRequestID]),
+		row[opNamespace], row[opName],
 	}}}
 }
 
