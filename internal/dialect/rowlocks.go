@@ -58,8 +58,8 @@ type RowLocks struct {
 	// Savepoint: a wait that ends without the lock aborts the transaction, unless a savepoint
 	// precedes it.
 	Savepoint bool
-	// Begin fails within a transaction, and begins one if the caller's has ended. If it
-	// is empty, Fence.Alive replaces it.
+	// Begin fails within a transaction, and begins one if the caller's has ended: all that join a caller's transaction
+	// ask by it. If it is empty, Fence.Alive replaces it.
 	Begin string
 }
 

@@ -36,8 +36,7 @@ func Lost[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	}
 }
 
-// lose makes the engine end the transaction. It returns the error that a careful function would
-// see; exec runs a statement in the transaction.
+// lose makes the engine end the transaction in which exec runs statements. It returns the error that a careful function would see.
 func lose[Tx any](e *env[Tx], exec func(ctx context.Context, query string, args ...any) error) error {
 	switch {
 	case e.InnoDB():
