@@ -30,6 +30,9 @@ func (s *transitions[Tx]) contradiction(id once.ID, step string, known *ledger.S
 		step, answered(known.State, before), source, answered(state, rej))
 }
 
+// ended reports whether the state of an operation is final.
+func ended(row *ledger.Row) bool { return row.State != ledger.Pending && row.State != ledger.Parked }
+
 func answered(state int, rej *idempotency.Rejection) string {
 	words := [...]string{ledger.StepNotDone: "not done", ledger.StepDone: "done", ledger.StepRejected: "rejected"}
 	if rej != nil && rej.Code != "" {
@@ -55,7 +58,7 @@ func (s *transitions[Tx]) eventAgainst(ctx context.Context, q core.Querier, id o
 		rej = nil // what is erased stays erased
 	}
 	reason := s.contradiction(id, f.step, step, f.action, f.state(), rej)
-	if row.State != ledger.Pending && row.State != ledger.Parked {
+	if ended(row) {
 		_, err := s.SQL.Contradicted.Exec(ctx, q, id.Args(once.Cut(reason, maxReason))...)
 		return err
 	}
@@ -72,6 +75,30 @@ func (s *transitions[Tx]) eventAgainst(ctx context.Context, q core.Querier, id o
 		at = ""
 	}
 	return s.tear(ctx, q, id, at, reason)
+}
+
+// eventAfter stores the answer of a call whose operation has ended without it: an operator has decided, or
+// somebody has cancelled it after "not done". The row is locked.
+func (s *transitions[Tx]) eventAfter(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, step *ledger.StepRow, f *finding) error {
+	succeeded := row.State == ledger.Succeeded || row.State == ledger.Tombstone
+	erased := row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone
+	b, err := s.answerOf(id, step, f)
+	if err != nil {
+		return err
+	}
+	rej := f.rejection
+	if erased {
+		b, rej = nil, nil // what is erased stays erased
+	}
+	if _, err := s.SQL.StepEnd.Stmt.Exec(ctx, q, id.Args(f.step, f.state(), once.Nullable(b), nil, nil)...); err != nil {
+		return err
+	}
+	if f.contradicts = succeeded != (f.how == StepDone); !f.contradicts {
+		return nil
+	}
+	reason := fmt.Sprintf("it was ended as %s without an answer of step %q, but %s says %s; find out which is true", seen(row), f.step, f.action, answered(f.state(), rej))
+	_, err = s.SQL.Contradicted.Exec(ctx, q, id.Args(once.Cut(reason, maxReason))...)
+	return err
 }
 
 // laterThan reports whether a step has begun after the named one.

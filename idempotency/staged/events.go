@@ -45,7 +45,9 @@ type ProviderEvent struct {
 	// An Outcome that contradicts the known answer (rejected, or not done, after done; done after
 	// rejected) does not replace it. The event is stored, fn runs, and Operation.Contradicted is
 	// true. An operation that has not ended is parked until an operator decides: later events do
-	// not. An operation that has ended keeps its state and its result.
+	// not. An operation that has ended keeps its state and its result. If an operator has ended it
+	// without an answer of the call, the step gets the answer of the event, and
+	// Operation.Contradicted says whether the operator was wrong.
 	Outcome StepOutcome
 	// Step is the step of the call. Default: the step that ProviderKey or Reference belongs to.
 	Step string
@@ -159,7 +161,7 @@ func (s *transitions[Tx]) apply(ctx context.Context, q core.Querier, id once.ID,
 	case err != nil || e.Outcome == NoOutcome:
 		return false, err
 	case e.Outcome == StepReversed:
-		return false, s.reverse(ctx, q, id, e.Step)
+		return false, s.reverse(ctx, q, id, row, e.Step)
 	}
 	f := finding{action: fmt.Sprintf("provider event %q", e.ID), event: true, field: "ProviderEvent.Result", step: e.Step, how: e.Outcome, result: e.Result, rejection: e.Rejection}
 	err = s.resolveStep(ctx, q, id, row, &f)
@@ -259,7 +261,7 @@ func (f *finding) state() int {
 }
 
 // resolveStep stores the outcome of an external call, and continues an operation that was parked
-// at it. The row is locked.
+// at it. The row is locked. The model is internal/test/model/staged.pml.
 func (s *transitions[Tx]) resolveStep(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, f *finding) error {
 	step, err := s.Step(ctx, q, id, f.step)
 	if err != nil {
@@ -282,11 +284,13 @@ func (s *transitions[Tx]) resolveStep(ctx context.Context, q core.Querier, id on
 		return s.goesOn(ctx, q, id, row, f.step)
 	case f.event && contradicts(step.State, state):
 		return s.eventAgainst(ctx, q, id, row, step, f)
-	case step.State == ledger.StepNotDone && state == ledger.StepDone && f.event && (row.State == ledger.Pending || row.State == ledger.Parked):
+	case f.event && ended(row) && step.State != ledger.StepDone && step.State != ledger.StepRejected:
+		return s.eventAfter(ctx, q, id, row, step, f)
+	case step.State == ledger.StepNotDone && state == ledger.StepDone && f.event:
 		// It was done after all, and is not called again.
 	case step.State != ledger.StepBegun && step.State != ledger.StepAccepted:
 		return &StateError{Action: f.action, Step: f.step, State: StepState(step.State), Hint: "its answer is known and does not change"}
-	case row.State != ledger.Pending && row.State != ledger.Parked:
+	case ended(row):
 		return &StateError{Action: f.action, State: seen(row), Hint: "it has ended; final states do not change"}
 	case row.State == ledger.Pending && row.Attempt != nil && f.how == StepNotDone:
 		return &StateError{Action: f.action, State: seen(row), Hint: "a worker is at it: wait until its lease has ended"}
@@ -305,9 +309,14 @@ func (s *transitions[Tx]) resolveStep(ctx context.Context, q core.Querier, id on
 	return s.goesOn(ctx, q, id, row, f.step)
 }
 
-// reverse notes that a step that was done was taken back. The row is locked.
-func (s *transitions[Tx]) reverse(ctx context.Context, q core.Querier, id once.ID, step string) error {
-	res, err := s.SQL.StepReverse.Exec(ctx, q, id.Args(step)...)
+// reverse notes that a step that was done was taken back. The row is locked. A call without an answer was
+// done if the operation has succeeded: an operator has found that out.
+func (s *transitions[Tx]) reverse(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, step string) error {
+	open := ledger.StepDone
+	if row.State == ledger.Succeeded || row.State == ledger.Tombstone {
+		open = ledger.StepBegun
+	}
+	res, err := s.SQL.StepReverse.Exec(ctx, q, id.Args(step, open)...)
 	if err != nil {
 		return err
 	}

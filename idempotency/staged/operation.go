@@ -61,9 +61,10 @@ type Operation struct {
 	// Reversed is when a step that was done was first reported as taken back; zero for never. The
 	// result does not change. See StepReversed.
 	Reversed time.Time
-	// Contradicted means that the provider gave two answers about a call that exclude each other,
-	// such as done and rejected. Reason names them. An operation that had not ended is parked, and
-	// an operator decides; one that had ended keeps its result.
+	// Contradicted means that two answers about a call exclude each other, such as done and
+	// rejected: two of the provider, or the decision of an operator and a later event. Reason names
+	// them. An operation that had not ended is parked, and an operator decides; one that had ended
+	// keeps its result.
 	Contradicted bool
 	// Restored means that the database was restored to an earlier time while the operation was
 	// pending or parked: steps may have been done that are not recorded (operators.AfterRestore).

@@ -373,13 +373,10 @@ func allTransitions(s *ledger.SQL) []transition {
 		{"accept a step without a reference", steps, s.StepAccept, []any{theStep, "other bank", nil, hour}, open, only(ofStep(rowdiff.Change{
 			"state": is(4), "provider": is("other bank"), "deadline_at": rowdiff.Now(hour), moved: now,
 		}))},
-		{"take a step back", steps, s.StepReverse, []any{theStep}, func(o *operation) bool { return o.stepState == ledger.StepDone }, func(o *operation) rowdiff.Changes {
-			c := rowdiff.Change{moved: now, "reversed_at": now}
-			if o.stepReverse != nil {
-				delete(c, "reversed_at")
-			}
-			return ofStep(c)
-		}},
+		{"take a step back", steps, s.StepReverse, []any{theStep, ledger.StepDone}, func(o *operation) bool { return o.stepState == ledger.StepDone }, takenBack},
+		{"take a step back that an operator knew to be done", steps, s.StepReverse, []any{theStep, ledger.StepBegun}, func(o *operation) bool {
+			return o.stepState == ledger.StepDone || o.stepState == ledger.StepBegun || o.stepState == ledger.StepAccepted
+		}, takenBack},
 		{"change a step's type", one, s.StepType, []any{theStep, "type"}, always, only(ofStep(rowdiff.Change{"result_type": is("type")}))},
 		{
 			"correct a step", steps, s.StepCorrect,
@@ -391,6 +388,14 @@ func allTransitions(s *ledger.SQL) []transition {
 		{"add a reference", steps, s.StepRefer, []any{theStep, "other bank", "re_new", 0}, func(o *operation) bool { return o.reference == nil }, only(ofStep(rowdiff.Change{"provider": is("other bank"), "reference": is("re_new")}))},
 		{"keep a reference", steps, s.StepRefer, []any{theStep, nil, nil, 1}, always, only(rowdiff.Changes{})},
 	}
+}
+
+func takenBack(o *operation) rowdiff.Changes {
+	c := rowdiff.Change{moved: rowdiff.Now(0), "reversed_at": rowdiff.Now(0)}
+	if o.stepReverse != nil {
+		delete(c, "reversed_at")
+	}
+	return ofStep(c)
 }
 
 // bystanders are the operations beside the subject: by owner and hash, with their namespace and name.

@@ -101,8 +101,8 @@ VALUES ($0, $1, $2, $3, $4, $5, $6, 1, {now}, {now}, $7)`),
 		StepEnd: last("step.end", `UPDATE {steps} SET state = $3, result = $4, provider = COALESCE($5, provider), reference = COALESCE($6, reference), moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1, 4)`),
 		// key_hash, name, provider, reference, time until the deadline (µs).
 		StepAccept: x("step.accept", `UPDATE {steps} SET state = 4, provider = $3, reference = COALESCE($4, reference), deadline_at = {now} + $5, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (0, 1, 4)`),
-		// key_hash, name (of a step that was done).
-		StepReverse: x("step.reverse", `UPDATE {steps} SET reversed_at = COALESCE(reversed_at, {now}), moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state = 2`),
+		// key_hash, name, state (of a step that was done; or has begun, if that is the state).
+		StepReverse: x("step.reverse", `UPDATE {steps} SET reversed_at = COALESCE(reversed_at, {now}), moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND (state = 2 OR $3 = 1 AND state IN (1, 4))`),
 		// key_hash.
 		Reverse: x("reverse", `UPDATE {staged} SET reversed_at = COALESCE(reversed_at, {now}), `+moved+` WHERE owner = $0 AND key_hash = $1`),
 		// provider, reference, namespace (returns key_hash and the step's name).

@@ -82,28 +82,29 @@
 // attempts each, with an operator, provider events, and any clock: a lease may have ended at any
 // place. Every commit may be in doubt, every request lost or late:
 //
-//	a call in doubt is parked                                              609,065
-//	it is taken over, and the provider honours keys                        420,443
-//	it is reconciled                                                       268,757
-//	parked, begun in a caller's transaction (StartTx)                    1,732,781
-//	parked, the provider may accept and pay later                        1,081,464
-//	taken over, the provider may accept and pay later                      918,736
-//	reconciled, the provider may accept and pay later                      435,115
-//	parked, events may be wrong and contradict the answer, 1 attempt each  336,104
-//	reconciled, the same, 2 attempts each                                2,724,203
-//	parked, an operator cancels it                                       1,181,592
-//	taken over, an operator cancels it                                     754,473
-//	reconciled, an operator cancels it                                     505,471
-//	the same, begun by StartTx                                           1,439,689
-//	parked, the provider may pay later, an operator cancels it (large)   3,384,122
-//	parked, events may contradict the answer, 2 attempts each (large)    7,766,208
-//	reconciled, may pay later, by StartTx, 3 attempts each (large)       5,762,485
+//	a call in doubt is parked                                              668,428
+//	it is taken over, and the provider honours keys                        430,875
+//	it is reconciled                                                       274,987
+//	parked, begun in a caller's transaction (StartTx)                    1,909,208
+//	parked, the provider may accept and pay later                        1,183,337
+//	taken over, the provider may accept and pay later                      937,616
+//	reconciled, the provider may accept and pay later                      443,729
+//	parked, events may be wrong and contradict the answer, 1 attempt each  392,092
+//	reconciled, the same, 2 attempts each                                2,990,875
+//	parked, an operator cancels it                                       1,233,171
+//	taken over, an operator cancels it                                     772,451
+//	reconciled, an operator cancels it                                     516,735
+//	the same, begun by StartTx                                           1,476,673
+//	parked, the provider may pay later, an operator cancels it (large)   3,690,481
+//	parked, events may contradict the answer, 2 attempts each (large)    8,875,567
+//	reconciled, may pay later, by StartTx, 3 attempts each (large)       5,872,495
 //
 // The model found three bugs. A worker that took a call over, and lost the answer to that commit,
 // treated a call in doubt as one that was never made (DOUBT_FORGOTTEN). An event that came
 // before the lease's end left an operation parked forever (NEWS_FORGOTTEN). The answer "not done" to a call
 // that is made again, while the one before may yet be done, made an operation look as if it had called nothing, so
-// that it could be cancelled (DOUBT_NOTDONE).
+// that it could be cancelled (DOUBT_NOTDONE). It knew no event after the end: an operation that an operator had
+// ended without an answer of its call refused the answer for ever (ENDED_REFUSES).
 //
 // # Claims
 //

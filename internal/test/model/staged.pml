@@ -2,7 +2,7 @@
  * A staged operation, at the level of database transactions, and a provider outside
  * of the database. As in lease.pml, anything may happen between two steps.
  *
- * Code: idempotency/staged/run.go, idempotency/staged/call.go, idempotency/staged/cancel.go.
+ * Code: idempotency/staged/run.go, idempotency/staged/call.go, idempotency/staged/cancel.go, idempotency/staged/events.go.
  *
  * The operation books a row in the caller's table (Local), pays at the provider
  * (Call), closes the row (Local) and ends.
@@ -77,6 +77,7 @@
  *   STARTS  Nothing runs for a caller's transaction that has not committed.
  *   VOID    Nothing is paid, and nothing stays booked, for an operation that was cancelled.
  *   HEARD   The operation does not end by itself if it was told both "paid" and "refused".
+ *   LATE    The provider's answer is taken also if an operator has ended the operation without it.
  *
  * Names in -D that plant a bug, and the property that each must violate:
  *
@@ -112,6 +113,7 @@
  *   ANSWER_DROPPED    HEARD   the answer of a call is dropped if an event came before it
  *   EVENT_DROPPED     HEARD   an event against the known answer is refused, and forgotten
  *   EVENT_DECIDES     HEARD   a later event ends a contradiction
+ *   ENDED_REFUSES     LATE    an event about an operation that has ended is refused, and delivered for ever
  *   DOUBT_NOTDONE     VOID    the answer "not done" to a call that is made again counts for the one before
  *   CANCEL_BEGUN      VOID    an operation whose call was begun is cancelled
  *   CANCEL_UNLOCKED   VOID    the call's step is read before the row is locked
@@ -204,7 +206,7 @@ byte told;              /* how many news were sent */
 byte nDone;
 
 /* What only the properties look at. */
-hidden byte PAID, CALLED, BOOKED, POINT, STALE, FINAL, TRUE, DONE, STARTS, HEARD, VOID;
+hidden byte PAID, CALLED, BOOKED, POINT, STALE, FINAL, TRUE, DONE, STARTS, HEARD, VOID, LATE;
 hidden byte i;
 byte given;             /* attempts that the operation was given to; the last of them has it */
 bool open;              /* a call was made and was, or may yet be, carried out */
@@ -747,6 +749,7 @@ end:
 	:: atomic { torn && at == PAY && paid == 0 && QUIET -> pay = REFUSED; open = false; decides(REFUSED); goes() }
 	/* Or ends it: UPDATE staged SET state = $2 WHERE key_hash = $1 AND state = 6. */
 	:: atomic { state == PARKED && paid == 0 && QUIET -> ends(REJECTED); token++ }
+	:: atomic { state == PARKED && at == PAY && OPEN && paid > 0 -> ends(SUCCEEDED); token++ }
 	od
 }
 #endif
@@ -760,17 +763,18 @@ inline news(says) {
 	fi;
 	if
 	:: OPEN || pay == NOTDONE && says == PAYED -> settle(says)
+	:: ENDED && FINISHED                    /* it is shown, and changes nothing */
 #ifdef EVENT_DECIDES
-	:: torn && at == PAY -> pay = says; torn = false; goes()
+	:: torn && !FINISHED && at == PAY -> pay = says; torn = false; goes()
 #else
-	:: torn
+	:: torn && !FINISHED
 #endif
 #ifdef EVENT_DROPPED
-	:: ENDED && !torn && pay != says
+	:: ENDED && !FINISHED && !torn && pay != says
 #else
-	:: ENDED && !torn && pay != says -> tears()
+	:: ENDED && !FINISHED && !torn && pay != says -> tears()
 #endif
-	:: ENDED && !torn && pay == says ->
+	:: ENDED && !FINISHED && !torn && pay == says ->
 		if
 		:: state == PARKED && at == PAY -> goes()
 		:: else
@@ -779,18 +783,24 @@ inline news(says) {
 	fi
 }
 
+#ifdef ENDED_REFUSES
+#define TAKES (state == PENDING || state == PARKED)
+#else
+#define TAKES (state != ABSENT)
+#endif
+
 #if NEWS
 proctype News() {
 end:
 	do
 #if CONTRADICTS
-	:: atomic { told < 2 && pay != NONE && (state == PENDING || state == PARKED) -> if :: news(PAYED) :: news(REFUSED) fi }
+	:: atomic { told < 2 && pay != NONE && TAKES -> if :: news(PAYED) :: news(REFUSED) fi }
 #else
-	:: atomic { !told && OPEN && paid > 0 && (state == PENDING || state == PARKED) -> told = true; settle(PAYED) }
+	:: atomic { !told && OPEN && paid > 0 && TAKES -> told = true; settle(PAYED) }
 #ifdef NEWS_OVER_WORKER
-	:: atomic { !told && OPEN && paid == 0 && QUIET && (state == PENDING || state == PARKED) -> told = true; settle(NOTDONE) }
+	:: atomic { !told && OPEN && paid == 0 && QUIET && TAKES -> told = true; settle(NOTDONE) }
 #else
-	:: atomic { !told && OPEN && paid == 0 && QUIET && (state == PENDING && whose == 0 || state == PARKED) -> told = true; settle(NOTDONE) }
+	:: atomic { !told && OPEN && paid == 0 && QUIET && (state != PENDING || whose == 0) && TAKES -> told = true; settle(NOTDONE) }
 #endif
 #endif
 	od
@@ -911,6 +921,8 @@ init {
 	atomic {
 		timeout ->
 		DONE = nDone == WORKERS || START && state == ABSENT || state == PARKED && !OPERATOR;
-		assert(DONE)
+		assert(DONE);
+		LATE = !NEWS || CONTRADICTS || told || !OPEN || !FINISHED;
+		assert(LATE)
 	}
 }

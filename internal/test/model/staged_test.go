@@ -77,6 +77,7 @@ var staged = model{
 		{"ANSWER_DROPPED", "HEARD", parks + news + contradict},
 		{"EVENT_DROPPED", "HEARD", parks + news + contradict},
 		{"EVENT_DECIDES", "HEARD", parks + news + contradict},
+		{"ENDED_REFUSES", "LATE", parks + news},
 		{"DOUBT_NOTDONE", "VOID", takesOver + cancels},
 		{"CANCEL_BEGUN", "VOID", parks + cancels},
 		{"CANCEL_UNLOCKED", "VOID", parks + cancels},

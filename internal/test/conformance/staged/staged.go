@@ -63,6 +63,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"StagedReversed":          stagedReversed[Tx],
 		"StagedContradicts":       stagedContradicts[Tx], "StagedContradictsEnded": stagedContradictsEnded[Tx],
 		"StagedContradictsDecided": stagedContradictsDecided[Tx],
+		"StagedEventAfterDecision": stagedEventAfterDecision[Tx],
 		"StagedReferenceKept":      stagedReferenceKept[Tx],
 		"StagedDoneAfterAll":       stagedDoneAfterAll[Tx],
 		"StagedAskAgain":           stagedAskAgain[Tx],
