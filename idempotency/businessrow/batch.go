@@ -2,7 +2,6 @@ package businessrow
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -157,9 +156,6 @@ func (b *batch[R, Tx]) insert(ctx context.Context, of []int) (all bool, err erro
 		args = append(args, t.values(b.rows[i], t.given)...)
 	}
 	all, err = t.insert.RunAll(ctx, b.q, len(of), args...)
-	if t.access.Dialect.Classify(err) == dialect.Duplicate {
-		err = fmt.Errorf("%w: %w", ErrUniqueViolation, err)
-	}
 	if err != nil || !all {
 		return false, err
 	}

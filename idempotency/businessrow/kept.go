@@ -5,7 +5,7 @@ import (
 	"database/sql/driver"
 	"math"
 	"reflect"
-	"slices"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -24,7 +24,7 @@ type kept struct {
 	finest  []atomicMeasure // by column: what was read back
 }
 
-// column is a column whose type does not keep every value.
+// column says which values a column keeps.
 type column struct {
 	field  rowmap.Fields // of this column alone
 	kind   columnKind
@@ -40,9 +40,12 @@ const (
 	instant
 	decimal
 	whole
+	signed
 	text
 	double
 	boolean
+	bytes
+	uuid
 )
 
 // columnKinds lists the types whose columns keep some values. A session that is not strict lets MySQL and
@@ -51,11 +54,13 @@ var columnKinds = map[string]columnKind{
 	"timestamp": instant, "timestamptz": instant, "datetime": instant, "numeric": decimal, "decimal": decimal,
 	"varchar": text, "varbinary": text, "text": text, "blob": text, "float8": double, "double": double, "bool": boolean, "boolean": boolean,
 	"tinyint": whole, "smallint": whole, "mediumint": whole, "int": whole, "bigint": whole,
+	"int2": signed, "int4": signed, "int8": signed, "integer": signed, "bytea": bytes, "uuid": uuid,
 }
 
-// largest is what a column holds that may be signed or not, and the bytes of a text without a length.
+// largest is what a column holds, signed or not where it may be either, and the bytes of a text without a length.
 var largest = map[string]int64{
 	"tinyint": math.MaxInt8, "smallint": math.MaxInt16, "mediumint": 1<<23 - 1, "int": math.MaxInt32, "bigint": math.MaxInt64,
+	"int2": math.MaxInt16, "int4": math.MaxInt32, "int8": math.MaxInt64, "integer": math.MaxInt64,
 	"text": math.MaxUint16, "blob": math.MaxUint16,
 }
 
@@ -94,7 +99,10 @@ func newKept(table *rowmap.Table, key, compare rowmap.Fields) (k kept, err error
 	return k, nil
 }
 
-// columnsOf returns those of fields whose type does not keep every value.
+// canonical is the form that a column for UUIDs gives back.
+var canonical = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// columnsOf returns what the columns of fields keep.
 func columnsOf(table *rowmap.Table, argument string, fields rowmap.Fields) (columns []column, err error) {
 	for i, name := range fields.Names() {
 		c, err := table.Column(argument, name)
@@ -102,9 +110,6 @@ func columnsOf(table *rowmap.Table, argument string, fields rowmap.Fields) (colu
 			return nil, err
 		}
 		typ := strings.ToLower(c.Type)
-		if slices.Contains(keepers, typ) {
-			continue
-		}
 		col := column{field: fields[i : i+1], kind: columnKinds[typ], most: largest[typ], keeps: measure{fraction: -1}}
 		switch col.kind {
 		case text:
@@ -113,6 +118,10 @@ func columnsOf(table *rowmap.Table, argument string, fields rowmap.Fields) (colu
 			fallthrough
 		case whole:
 			col.keeps = measure{size: col.most}
+		case signed:
+			col.keeps = measure{size: col.most, negative: true}
+		case bytes, uuid:
+			col.keeps = measure{}
 		}
 		columns = append(columns, col)
 	}
@@ -150,6 +159,9 @@ func (c column) measure(row reflect.Value, forms rowmap.Forms) (m measure, known
 		return m, false
 	}
 	if b, is := v.([]byte); is && b != nil {
+		if len(b) == 0 || c.kind == bytes { // SQLite's driver gives no bytes back as NULL
+			return m, len(b) > 0
+		}
 		v = string(b)
 	}
 	switch v := v.(type) {
@@ -159,8 +171,9 @@ func (c column) measure(row reflect.Value, forms rowmap.Forms) (m measure, known
 		return m, c.kind == boolean
 	case int64:
 		return c.number(v)
-	case float64:
-		return measure{negative: v < 0}, c.kind == double
+	case float64: // a column may be declared with a number of digits
+		m, _ = decimals(strconv.FormatFloat(v, 'f', -1, 64))
+		return m, c.kind == double
 	case time.Time:
 		// A column without a zone may store what the clock shows, in any.
 		digits := strings.TrimRight(v.Format(".000000000"), "0")
@@ -174,7 +187,7 @@ func (c column) measure(row reflect.Value, forms rowmap.Forms) (m measure, known
 func (c column) number(v int64) (m measure, known bool) {
 	m.negative = v < 0
 	switch c.kind {
-	case whole:
+	case whole, signed:
 		m.size = max(v, -v-1)
 		return m, m.size <= c.most
 	case decimal:
@@ -185,15 +198,22 @@ func (c column) number(v int64) (m measure, known bool) {
 }
 
 func (c column) text(v string) (m measure, known bool) {
-	if c.kind == decimal {
-		m.negative = strings.HasPrefix(v, "-")
-		digits, fraction, _ := strings.Cut(v, ".")
-		m.size, m.fraction = int64(len(digits)), int64(len(fraction))
-		return m, hasEqual(c.field[0].Field.Type) && !strings.ContainsAny(v, "eE")
+	switch c.kind {
+	case decimal:
+		m, known = decimals(v)
+		return m, known && hasEqual(c.field[0].Field.Type)
+	case uuid:
+		return m, canonical.MatchString(v)
 	}
 	m.size = int64(len(v))
 	ascii := strings.IndexFunc(v, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 	return m, c.kind == text && (ascii || !c.narrow)
+}
+
+// decimals measures a number by its digits.
+func decimals(v string) (m measure, known bool) {
+	digits, fraction, _ := strings.Cut(v, ".")
+	return measure{int64(len(fraction)), int64(len(digits)), strings.HasPrefix(v, "-")}, !strings.ContainsAny(v, "eE")
 }
 
 // hasEqual reports whether equal compares values of t as numbers. It compares others by their text, and

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -109,10 +110,6 @@ func (t *Table[R, Tx]) check(ctx context.Context) (*rowmap.Table, error) {
 	return table, err
 }
 
-// keepers are the column types that store every accepted value unchanged. Some other types cut or
-// round values, without an error in some modes of the server.
-var keepers = []string{"bytea", "uuid", "integer", "int2", "int4", "int8"}
-
 var numbers = []string{"integer", "int", "int2", "int4", "int8", "tinyint", "smallint", "mediumint", "bigint", "numeric", "decimal"}
 
 // Do claims row in its own transaction, runs fn in it if the claim won, and commits. A duplicate
@@ -165,14 +162,14 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 	call := once.Retry[R]{
 		ExpectNew: &t.expectNew, Wait: o.Wait, Limit: o.Attempts,
 		Dialect: t.access.Dialect, Unstored: once.Unstored[*idempotency.Rejection],
-		Read: func(ctx context.Context) (there *R, err error) {
-			err = t.access.OnConn(ctx, "", func(q core.Querier) error {
-				there, err = t.find(ctx, q, t.read, row)
-				return err
-			})
-			return there, err
+		Read: func(ctx context.Context) (*R, error) { return t.look(ctx, row) },
+		Try: func(ctx context.Context) (*R, error) {
+			err := t.transact(ctx, &row, &watch, fn)
+			if t.refusedFor(ctx, row, err) {
+				err = once.ErrTaken
+			}
+			return &row, err
 		},
-		Try: func(ctx context.Context) (*R, error) { return &row, t.transact(ctx, &row, &watch, fn) },
 	}
 	stored, executed, err := call.Run(ctx)
 	if err != nil {
@@ -184,6 +181,27 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 	}
 	res, err = t.replay(row, *stored)
 	return res, call.Tries, err
+}
+
+// look reads the row with the key of row, outside of a transaction.
+func (t *Table[R, Tx]) look(ctx context.Context, row R) (there *R, err error) {
+	err = t.access.OnConn(ctx, "", func(q core.Querier) error {
+		there, err = t.find(ctx, q, t.read, row)
+		return err
+	})
+	return there, err
+}
+
+// refusedFor reports whether a claim was refused by another unique key only because its own is taken by the
+// same row: PostgreSQL and SQLite look at the key first, but if the row was committed since, they find it in
+// the index that is older.
+func (t *Table[R, Tx]) refusedFor(ctx context.Context, row R, err error) bool {
+	var inFunc *once.FuncError
+	if !errors.Is(err, ErrUniqueViolation) || errors.As(err, &inFunc) {
+		return false
+	}
+	there, err := t.look(ctx, row)
+	return err == nil && there != nil
 }
 
 // transact runs one transaction: claim, function, commit.
@@ -267,6 +285,9 @@ func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res idempoten
 			ctx, cancel := core.Cleanup(ctx)
 			defer cancel()
 			_ = t.access.Rollback(ctx, tx)
+			if t.refusedFor(ctx, row, err) { // a new transaction finds it
+				err = &holdfast.RetryError{Attempts: 1, Err: err}
+			}
 		}
 	}()
 	if err := t.fill(ctx, &row); err != nil {

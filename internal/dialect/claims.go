@@ -250,7 +250,8 @@ func (c RowClaim) Won(a core.Reply) (won bool, err error) {
 	return c.dialect.Rows.Verdict.Won(a.Result), nil
 }
 
-// RunAll inserts n rows, all of them or none. It inserts none if a key exists, as in Run.
+// RunAll inserts n rows, all of them or none. It inserts none if a key exists, also another unique key: Run
+// tells which.
 func (c RowClaim) RunAll(ctx context.Context, q core.Querier, n int, args ...any) (all bool, err error) {
 	tuples := make([]string, n)
 	for i := range tuples {
@@ -267,10 +268,11 @@ func (c RowClaim) RunAll(ctx context.Context, q core.Querier, n int, args ...any
 		return false, err
 	}
 	r, err := insert.Exec(ctx, q, args...)
-	if err != nil {
+	// One that another unique key refused may be there by now, in both: one by one, they are looked for.
+	if err != nil && c.dialect.Classify(err) != Duplicate {
 		return false, err
 	}
-	all = r.Affected == int64(n)
+	all = err == nil && r.Affected == int64(n)
 	end := `RELEASE SAVEPOINT holdfast_batch`
 	if !all {
 		end = `ROLLBACK TO SAVEPOINT holdfast_batch`

@@ -140,3 +140,17 @@ WHERE l.lock_table LIKE CONCAT('%', DATABASE(), '%')`,
 		dbtest.TiDB:   `SELECT COUNT(*) FROM information_schema.tidb_trx WHERE db = DATABASE() AND state = 'LockWaiting'`,
 	}[e.Engine])
 }
+
+// Waits returns when a transaction waits for a row. On SQLite nothing shows it.
+func (e *Env[Tx]) Waits() {
+	e.Helper()
+	if !e.DB.Capabilities().RowLocks {
+		return
+	}
+	e.Eventually("a transaction waits", func() bool {
+		if e.Engine == dbtest.Postgres {
+			return e.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+		}
+		return e.Waiters() > 0
+	})
+}

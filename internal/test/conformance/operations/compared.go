@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ func comparedColumnsKeep[Tx any](e *env[Tx]) {
 	compared(timed, "micro", of(`TIMESTAMPTZ`, `DATETIME(6)`, `DATETIME`), times...)
 	compared(timed, "second", of(`TIMESTAMPTZ(0)`, `DATETIME`, `TIMESTAMP`), times...)
 	compared(timed, "wall", of(`TIMESTAMP`, `DATETIME(6)`, `DATETIME`), at, at.In(zone), at.Add(time.Microsecond).In(zone), at.Add(time.Second))
+	seven, zeroSeven := "7", "07"
 	var amounts []amount
 	for _, text := range []string{"12", "12.5", "12.505", "12.50", "12.501", "0.01"} {
 		amounts = append(amounts, exactly(text))
@@ -40,6 +42,16 @@ func comparedColumnsKeep[Tx any](e *env[Tx]) {
 	compared(e, "padded", of(`CHAR(4)`, `CHAR(4)`, `CHAR(4)`), "abcd", "ab", "a ", "abc")
 	compared(e, "real", of(`REAL`, `FLOAT`, `REAL`), 0.5, 0.1, 16777217, 2)
 	compared(e, "double", of(`DOUBLE PRECISION`, `DOUBLE`, `REAL`), 0.5, 0.1, 16777217, 1e-300)
+	compared(e, "scaled", of(`DOUBLE PRECISION`, `DOUBLE(10,2)`, `REAL`), 1.5, 1.555, 1.25, 100)
+	compared(e, "uuid", of(`UUID`, `CHAR(36)`, `UUID`), "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "a0eebc999c0b4ef8bb6d6bb9bd380a11")
+	compared(e, "whole", of(`BIGINT`, `BIGINT`, `INTEGER`), "7", "07", "-7", "+7")
+	compared(e, "pointed", of(`INTEGER`, `INT`, `INTEGER`), &seven, &zeroSeven, nil)
+	compared(e, "nullable", of(`SMALLINT`, `SMALLINT`, `INTEGER`), sql.NullString{String: "7", Valid: true}, sql.NullString{String: "07", Valid: true}, sql.NullString{})
+	if e.Engine.Kin() != dbtest.Postgres { // which gives no text back
+		compared(e, "bytes", of(``, `VARBINARY(20)`, `BLOB`), "ab", `\x6162`, "")
+	}
+	compared(e, "binary", of(`BYTEA`, `VARBINARY(20)`, `BLOB`), []byte("ab"), []byte(`\x6162`), []byte{})
+	compared(e, "signed", of(`BIGINT`, `BIGINT`, `INTEGER`), int64(-1), 1, math.MinInt64, math.MaxInt64)
 	compared(timed, "some", of(`TIMESTAMPTZ(3)`, `DATETIME(3)`, `DATETIME`), sql.NullTime{}, sql.NullTime{Time: at.Add(time.Millisecond), Valid: true}, sql.NullTime{Time: at.Add(time.Microsecond), Valid: true})
 }
 

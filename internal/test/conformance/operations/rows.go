@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -19,16 +20,17 @@ import (
 // BusinessRows is the suite of business rows.
 func BusinessRows[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	for name, f := range map[string]func(*env[Tx]){
-		"RowExecutedThenReplayed":   rowExecutedThenReplayed[Tx],
-		"RowOtherKeyIsNoReplay":     rowOtherKeyIsNoReplay[Tx],
-		"RowInCallersTransaction":   rowInCallersTransaction[Tx],
-		"RowStampede":               rowStampede[Tx],
-		"FoldingKeysAreRefused":     foldingKeysAreRefused[Tx],
-		"RowWithAutoIncrement":      rowWithAutoIncrement[Tx],
-		"RowWithTriggers":           rowWithTriggers[Tx],
-		"KeysThatColumnsChange":     keysThatColumnsChange[Tx],
-		"ComparedColumnsKeep":       comparedColumnsKeep[Tx],
-		"ComparedUnderNoStrictMode": comparedUnderNoStrictMode[Tx],
+		"RowExecutedThenReplayed":    rowExecutedThenReplayed[Tx],
+		"RowOtherKeyIsNoReplay":      rowOtherKeyIsNoReplay[Tx],
+		"RowOtherKeyIsLookedAtFirst": rowOtherKeyIsLookedAtFirst[Tx],
+		"RowInCallersTransaction":    rowInCallersTransaction[Tx],
+		"RowStampede":                rowStampede[Tx],
+		"FoldingKeysAreRefused":      foldingKeysAreRefused[Tx],
+		"RowWithAutoIncrement":       rowWithAutoIncrement[Tx],
+		"RowWithTriggers":            rowWithTriggers[Tx],
+		"KeysThatColumnsChange":      keysThatColumnsChange[Tx],
+		"ComparedColumnsKeep":        comparedColumnsKeep[Tx],
+		"ComparedUnderNoStrictMode":  comparedUnderNoStrictMode[Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,6 +89,63 @@ func rowOtherKeyIsNoReplay[Tx any](e *env[Tx]) {
 	}
 	if err := e.End(e.Ctx, tx, true); err == nil {
 		e.Error("the transaction was not rolled back")
+	}
+}
+
+// rowOtherKeyIsLookedAtFirst claims a row whose duplicate is committed while the claim waits, where another
+// unique index is older than the key's. PostgreSQL finds the duplicate in that one, and says so.
+func rowOtherKeyIsLookedAtFirst[Tx any](e *env[Tx]) {
+	e.Must(`CREATE TABLE transfers (bank VARCHAR(20) NOT NULL UNIQUE, no BIGINT NOT NULL UNIQUE)`)
+	type transfer struct {
+		Bank string `db:"bank"`
+		No   int64  `db:"no"`
+	}
+	table, err := businessrow.New[transfer](e.Ctx, e.DB, holdfast.TableSpec{Table: "transfers", Key: []string{"no"}}, businessrow.Options{Compare: []string{"bank"}})
+	if err != nil {
+		e.Fatal(err)
+	}
+	for i, claim := range []func(row transfer) (idempotency.Outcome, error){
+		func(row transfer) (idempotency.Outcome, error) {
+			r, err := table.Do(e.Ctx, row, func(context.Context, Tx) error { return nil })
+			return r.Outcome, err
+		},
+		func(row transfer) (o idempotency.Outcome, err error) {
+			err = e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
+				r, err := table.ClaimTx(ctx, tx, row)
+				o = r.Outcome
+				return err
+			})
+			return o, err
+		},
+		func(row transfer) (o idempotency.Outcome, err error) {
+			err = e.DB.InTx(e.Ctx, func(ctx context.Context, tx Tx) error {
+				a, err := table.ClaimAllTx(ctx, tx, []transfer{{"before" + row.Bank, -row.No - 1}, row})
+				if err == nil {
+					o, err = a[1].Outcome, a[1].Err
+				}
+				return err
+			})
+			return o, err
+		},
+	} {
+		row := transfer{fmt.Sprint("B-", i), int64(i)}
+		tx := e.BeginTx(sql.LevelDefault)
+		// It gets the key only later, so that the claim waits for it in the other index.
+		if _, err := e.Exec(e.Ctx, tx, `INSERT INTO transfers (bank, no) VALUES ($1, $2)`, row.Bank, row.No+100); err != nil {
+			e.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if got, err := claim(row); err != nil || got != idempotency.Replayed {
+				e.Errorf("claim %d: %v, %v", i, got, err)
+			}
+		})
+		e.Waits()
+		if _, err := e.Exec(e.Ctx, tx, `UPDATE transfers SET no = $1 WHERE bank = $2`, row.No, row.Bank); err != nil {
+			e.Fatal(err)
+		}
+		e.EndTx(tx, true)
+		wg.Wait()
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/sqllock/rowlock"
 )
 
@@ -43,7 +42,7 @@ func givenUp[Tx any](e *env[Tx]) {
 			ctx, cancel := context.WithCancelCause(e.Ctx)
 			errs := make(chan error, 1)
 			go func() { errs <- wait(ctx, waiter) }()
-			e.waits()
+			e.Waits()
 			cancel(boom)
 			if err := <-errs; !errors.Is(err, boom) {
 				e.Errorf("%s: got %v, want the context's cause", name, err)
@@ -68,18 +67,4 @@ func givenUp[Tx any](e *env[Tx]) {
 			_ = e.End(e.Ctx, waiter, false)
 		}
 	}
-}
-
-// waits returns when a transaction waits for a row. On SQLite nothing shows it.
-func (e *env[Tx]) waits() {
-	e.Helper()
-	if !e.DB.Capabilities().RowLocks {
-		return
-	}
-	e.Eventually("a transaction waits", func() bool {
-		if e.Engine == dbtest.Postgres {
-			return e.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
-		}
-		return e.Waiters() > 0
-	})
 }
