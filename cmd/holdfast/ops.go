@@ -119,9 +119,9 @@ func timeOrNil(at time.Time) *time.Time {
 
 // event leaves out the body, because a provider's text may be personal.
 type event struct {
-	ID       string    `json:"id"`
-	Kind     string    `json:"kind"`
-	Received time.Time `json:"received"`
+	ID       string     `json:"id"`
+	Kind     string     `json:"kind"`
+	Received *time.Time `json:"received,omitempty"` // none: its function has not succeeded
 }
 
 type intervention struct {
@@ -145,7 +145,7 @@ func operationOf(op *staged.Operation) operation {
 		})
 	}
 	for _, n := range op.Events {
-		out.Events = append(out.Events, event{n.ID, n.Kind, n.Received})
+		out.Events = append(out.Events, event{n.ID, n.Kind, timeOrNil(n.Received)})
 	}
 	for _, i := range op.Interventions {
 		out.Interventions = append(out.Interventions, intervention{i.Action, i.By, i.Reason, i.At})
@@ -283,7 +283,11 @@ func (o *opsFlags) describe(cmd *cobra.Command, op *staged.Operation) string {
 		}
 	}
 	for _, n := range op.Events {
-		rows = append(rows, []string{"event " + text(n.ID), text(n.Kind) + " " + moment(n.Received)})
+		received := moment(n.Received)
+		if n.Received.IsZero() {
+			received = "its function has committed a part of its work and failed"
+		}
+		rows = append(rows, []string{"event " + text(n.ID), text(n.Kind) + " " + received})
 	}
 	for _, i := range op.Interventions {
 		rows = append(rows, []string{i.Action, fmt.Sprintf("by %s %s: %s", text(i.By), moment(i.At), text(i.Reason))})

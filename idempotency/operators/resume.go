@@ -73,7 +73,7 @@ func (o *Operators[Tx]) ResumeAll(ctx context.Context, f Filter, who holdfast.Ac
 			done.Skipped = append(done.Skipped, op)
 			continue
 		case !opt.DryRun:
-			err = o.resolve(ctx, id, Resolution{Resume: true}, who)
+			err = o.resolve(ctx, id, Resolution{Resume: true, Token: op.Token}, who)
 		}
 		switch {
 		case err == nil:

@@ -207,6 +207,9 @@ func settle[T, Tx any](ctx context.Context, r *Run[Tx], at *calling, value T, er
 	case row != nil:
 		return stored[T](ctx, r, step, row)
 	}
+	if state == ledger.StepNotDone {
+		r.undone = err // the next attempt calls again
+	}
 	if err != nil {
 		return zero, err
 	}

@@ -76,7 +76,7 @@ func (s *Runner[Req, Res, Tx]) take(ctx context.Context, c *once.Checked, seen *
 		reason = fmt.Sprintf("%d attempts were started, %d finished", seen.Started, seen.Finished)
 	}
 	if reason != "" {
-		row, err := s.transitions.parkDue(ctx, c.ID, seen.Token, reason)
+		row, err := s.transitions.parkDue(ctx, c.ID, seen, reason)
 		if err == nil && row.State == ledger.Parked {
 			s.parked(ctx, &ParkedError{})
 		}

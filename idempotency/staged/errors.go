@@ -169,6 +169,10 @@ func (e *notDoneError) Unwrap() error { return e.err }
 // again, regardless of its OnLeaseEnd. An error without this mark, for example a timeout, leaves
 // the outcome unknown.
 //
+// It is no answer that stays: the next attempt makes the call again. So every later step of this
+// attempt is refused with err. To go another way instead, such as a second provider, return
+// [idempotency.Reject] from the call: a refusal is stored.
+//
 // A lookup that finds nothing is no such proof: a request that is on its way is executed later, and
 // a second one pays twice. It becomes a proof if the provider honours the key, so that the second
 // request is the first one's duplicate, or after the slowest execution has surely ended: see

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/ledger"
@@ -85,7 +86,11 @@ const (
 // once belongs in fn: after a commit that was lost or rolled back, two deliveries may be told that
 // their event is new.
 //
-// fn follows the rules of the function of [idempotency.Do]. Errors: [ErrNotFound], [ErrState] if
+// fn follows the rules of the function of [idempotency.Do]. If it ends its transaction itself and then fails, a part
+// of what it did may be committed: each later delivery is [ErrState], until somebody has mended
+// that and calls HandleEvent for the event without fn.
+//
+// Errors: [ErrNotFound], [ErrState] if
 // the event is about a step that has not begun, reverses one that is not known to be done, or says
 // "not done" while a worker makes the call or after a refusal. After both, answer the provider with an error, so that it delivers the event
 // again: it may have overtaken the answer of the call, or the event before it. Other errors:
@@ -109,23 +114,34 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 		if err != nil {
 			return err
 		}
-		var one int
-		there, err := r.SQL.EventRead.QueryRow(ctx, q, []any{&one}, key.Args([]byte(e.ID))...)
-		if err != nil || there {
-			isNew = there && sent
+		var handled int64
+		there, err := r.SQL.EventRead.QueryRow(ctx, q, []any{&handled}, key.Args([]byte(e.ID))...)
+		switch {
+		case err != nil:
 			return err
+		case there && handled == 0 && fn != nil:
+			return &StateError{Action: fmt.Sprintf("provider event %q", e.ID), State: seen(row), Hint: "its function ended its transaction itself and then failed, so that a part of what it did is committed: find out which, mend it, and call HandleEvent without a function"}
+		case there && handled == 0:
+			return r.handled(ctx, q, key, &e)
+		case there:
+			isNew = sent
+			return nil
 		}
 		stored, kind := any(body), e.Kind
 		if row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone {
 			stored, kind = nil, "" // it was erased
 		}
-		if _, err := r.SQL.EventInsert.Exec(ctx, q, key.Args([]byte(e.ID), kind, stored)...); err != nil {
+		insert := r.SQL.EventInsert
+		if fn != nil {
+			insert = r.SQL.EventBegin
+		}
+		if _, err := insert.Exec(ctx, q, key.Args([]byte(e.ID), kind, stored)...); err != nil {
 			return err
 		}
 		if torn, err = r.apply(ctx, q, key, row, &e); err != nil {
 			return err
 		}
-		if err := r.hear(ctx, tx, q, key, fn); err != nil {
+		if err := r.hear(ctx, tx, q, key, &e, fn); err != nil {
 			return err
 		}
 		isNew, sent = true, true
@@ -137,8 +153,9 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 	return isNew && err == nil, err
 }
 
-// hear runs the function of HandleEvent, if there is one.
-func (s *transitions[Tx]) hear(ctx context.Context, tx Tx, q core.Querier, id once.ID, fn func(ctx context.Context, tx Tx, op Operation) error) error {
+// hear runs the function of HandleEvent, if there is one. Until it has succeeded, the event is not handled: a
+// function that ends its transaction itself may leave a part of its work.
+func (s *transitions[Tx]) hear(ctx context.Context, tx Tx, q core.Querier, id once.ID, e *ProviderEvent, fn func(ctx context.Context, tx Tx, op Operation) error) error {
 	if fn == nil {
 		return nil
 	}
@@ -149,7 +166,16 @@ func (s *transitions[Tx]) hear(ctx context.Context, tx Tx, q core.Querier, id on
 	if err := fn(ctx, tx, *op); err != nil {
 		return &once.FuncError{Err: once.Inner(s.Access.Explain(err))}
 	}
-	return nil
+	return s.handled(ctx, q, id, e)
+}
+
+// handled notes that an event needs nothing any more.
+func (s *transitions[Tx]) handled(ctx context.Context, q core.Querier, id once.ID, e *ProviderEvent) error {
+	res, err := s.SQL.EventEnd.Exec(ctx, q, id.Args([]byte(e.ID))...)
+	if err == nil && res.Affected != 1 {
+		err = holdfast.ErrTxLost // fn has rolled it back
+	}
+	return err
 }
 
 // apply stores what an event says about a step. torn reports that it contradicts the known answer.
@@ -305,6 +331,9 @@ func (s *transitions[Tx]) resolveStep(ctx context.Context, q core.Querier, id on
 	}
 	if _, err := write.Exec(ctx, q, args...); err != nil {
 		return err
+	}
+	if f.event && row.State == ledger.Parked && !here {
+		return nil // an operator decides what it was parked for
 	}
 	return s.goesOn(ctx, q, id, row, f.step)
 }

@@ -109,7 +109,9 @@ type Step struct {
 type Event struct {
 	ID, Kind string
 	// Body is nil, and Kind empty, after they were erased.
-	Body     []byte
+	Body []byte
+	// Received is when it was handled; zero while the function of [HandleEvent] runs, and if that ended its
+	// transaction itself and then failed: somebody must look what it did.
 	Received time.Time
 }
 
@@ -215,7 +217,7 @@ func (s *transitions[Tx]) scanEvent(row core.Row, id once.ID) (event Event, err 
 	if err == nil && body != nil {
 		err = s.unpack(id, ofEvent(string(name)), body, &event.Body)
 	}
-	event.ID, event.Received = string(name), time.UnixMicro(at)
+	event.ID, event.Received = string(name), micros(at)
 	return event, err
 }
 

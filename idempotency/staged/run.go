@@ -32,6 +32,7 @@ type Run[Tx any] struct {
 	tried       bool  // an external call, or its Reconcile, ran
 	blocked     error // the database's, before a function of a step ran
 	open        *StepError
+	undone      error         // of a call that was certainly not done
 	again       time.Duration // what the call, or its Reconcile, asked for with AskAgain
 	at          *calling      // an external call whose outcome is not stored
 	unknown     bool          // the outcome of a commit of this attempt is unknown
@@ -158,6 +159,8 @@ func (r *Run[Tx]) enter(ctx context.Context, step string) (*ledger.StepRow, erro
 		return nil, r.over
 	case r.open != nil:
 		return nil, r.open
+	case r.undone != nil:
+		return nil, r.undone
 	case r.used[step]:
 		return nil, once.Invalid("step", fmt.Sprintf("%q was used before in this operation: a step has a name of its own", step))
 	case r.caller.Err() != nil:

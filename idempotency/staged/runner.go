@@ -263,6 +263,7 @@ func (s *Runner[Req, Res, Tx]) run(caller, inner context.Context, c *once.Checke
 		if settled == nil {
 			return idempotency.Result[Res]{}, e
 		}
+		uncounted, wait = 1, 0 // an event has answered the call: the next attempt goes on from there
 	}
 	if e := s.giveBack(ctx, r, wait, once.Cut(err.Error(), maxReason), uncounted); e != nil {
 		err = errors.Join(err, e)

@@ -40,9 +40,9 @@ func (s *transitions[Tx]) claim(ctx context.Context, id once.ID, attempt []byte,
 
 // parkDue parks an operation whose worker is gone. If it is sent twice, the second time finds
 // another token.
-func (s *transitions[Tx]) parkDue(ctx context.Context, id once.ID, seen int64, reason string) (row *ledger.Row, err error) {
+func (s *transitions[Tx]) parkDue(ctx context.Context, id once.ID, seen *ledger.Row, reason string) (row *ledger.Row, err error) {
 	err = s.Write(ctx, func(ctx context.Context, _ Tx, q core.Querier) (err error) {
-		if _, err = s.SQL.ParkDue.Exec(ctx, q, id.Args(seen, reason)...); err == nil {
+		if _, err = s.SQL.ParkDue.Exec(ctx, q, id.Args(seen.Token, reason, seen.Step)...); err == nil {
 			row, err = s.Find(ctx, q, id)
 		}
 		return err

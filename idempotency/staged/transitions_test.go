@@ -240,14 +240,18 @@ func allTransitions(s *ledger.SQL) []transition {
 		}))},
 		{
 			"park what is due, of a term of the future", all, s.ParkDue,
-			[]any{future, "boom"},
-			func(o *operation) bool { return o.in(ledger.Pending) && o.token == future && o.due < 0 },
+			[]any{future, "boom", theStep},
+			func(o *operation) bool {
+				return o.in(ledger.Pending) && o.token == future && o.due < 0 && o.step == theStep
+			},
 			only(of(rowdiff.Change{"state": is(6), "attempt": null, "token": rowdiff.Raised, "reason": is("boom"), "accepted": is(0)})),
 		},
 		{
 			"park what is due", all, s.ParkDue,
-			[]any{token, "boom"},
-			func(o *operation) bool { return o.in(ledger.Pending) && o.token == token && o.due < 0 },
+			[]any{token, "boom", theStep},
+			func(o *operation) bool {
+				return o.in(ledger.Pending) && o.token == token && o.due < 0 && o.step == theStep
+			},
 			only(of(rowdiff.Change{"state": is(6), "attempt": null, "token": rowdiff.Raised, "reason": is("boom"), "accepted": is(0)})),
 		},
 		{
@@ -285,7 +289,7 @@ func allTransitions(s *ledger.SQL) []transition {
 			func(o *operation) bool { return o.in(ledger.Pending) && o.step == theStep },
 			func(o *operation) rowdiff.Changes {
 				c := rowdiff.Change{"step": is(""), "mode": is(1), "accepted": is(0)}
-				if o.accepted == 1 {
+				if o.accepted == 1 || o.attempt == nil {
 					c["due_at"] = now
 				}
 				return of(c)
@@ -648,10 +652,24 @@ func (w *world) inserts() {
 			w.Check(err)
 			_, err = w.sql.EventInsert.Exec(w.Ctx, q, the.Args([]byte("3"), "kind", []byte("body"))...)
 			w.Check(err)
+			_, err = w.sql.EventBegin.Exec(w.Ctx, q, the.Args([]byte("4"), "kind", []byte("body"))...)
+			w.Check(err)
 			rowdiff.Check(w, "insert parts", before, w.rows(q), rowdiff.Changes{
 				"steps shop A new": {"state": is(1), "provider_key": is("its key"), "token": is(token), "starts": is(1), "begun_at": rowdiff.Now(0), moved: rowdiff.Now(0)},
 				"events shop A 3":  {"kind": is("kind"), "body": is("body"), "received_at": rowdiff.Now(0)},
+				"events shop A 4":  {"kind": is("kind"), "body": is("body"), "received_at": is(0)},
 			}, rowdiff.Clock{From: from, To: w.now(q)})
+			before, from = w.rows(q), w.now(q)
+			ended := int64(0)
+			for _, event := range []string{"3", "4", "4"} { // only one has not ended
+				res, err := w.sql.EventEnd.Exec(w.Ctx, q, the.Args([]byte(event))...)
+				w.Check(err)
+				ended += res.Affected
+			}
+			if ended != 1 {
+				w.Errorf("%d events ended, want 1", ended)
+			}
+			rowdiff.Check(w, "end an event", before, w.rows(q), rowdiff.Changes{"events shop A 4": {"received_at": rowdiff.Now(0)}}, rowdiff.Clock{From: from, To: w.now(q)})
 		})
 	}
 }

@@ -20,7 +20,7 @@ type SQL struct {
 	StepType, StepCorrect, StepNames, StepRefer                 core.Stmt
 	Touch, Unpark, Known, Closing, Contradict, Contradicted     core.Stmt
 	EventRead, EventInsert, EventList, Intervene, Interventions core.Stmt
-	Intervened                                                  core.Stmt
+	Intervened, EventBegin, EventEnd                            core.Stmt
 	Erase, EraseSteps, EraseEvents, EraseKey, EraseReferences   core.Stmt
 	Forget, ForgetSteps, ForgetEvents                           core.Stmt
 
@@ -85,8 +85,8 @@ WHERE owner = $0 AND key_hash = $1 AND state = 1 AND (attempt = $2 OR token = $5
 		Release: x("release", `UPDATE {staged} SET attempt = NULL, holder = NULL, due_at = {now} + $4, reason = $5, started = started - $6, finished = finished + 1 - $6, `+moved+mine),
 		// key_hash, attempt, token, reason.
 		Park: x("park", `UPDATE {staged} SET state = 6, attempt = NULL, `+nextTerm+`, due_at = {now}, reason = $4, finished = finished + 1, `+moved+mine),
-		// key_hash, expected token, reason.
-		ParkDue: x("park due", `UPDATE {staged} SET state = 6, attempt = NULL, `+nextTerm+`, reason = $3, accepted = 0, `+moved+` WHERE owner = $0 AND key_hash = $1 AND token = $2 AND state = 1 AND due_at <= {now}`),
+		// key_hash, expected token, reason, the step that was read: an event may have answered it.
+		ParkDue: x("park due", `UPDATE {staged} SET state = 6, attempt = NULL, `+nextTerm+`, reason = $3, accepted = 0, `+moved+` WHERE owner = $0 AND key_hash = $1 AND token = $2 AND step = $4 AND state = 1 AND due_at <= {now}`),
 		// namespace, operation, limit (of all owners; returns owner and key_hash).
 		Due: x("due", `SELECT owner, key_hash FROM {staged} WHERE namespace = $1 AND operation = $2 AND state = 1 AND due_at <= {now} ORDER BY due_at LIMIT $3`),
 
@@ -127,7 +127,7 @@ WHERE p.owner = $0 AND p.provider = $1 AND p.reference = $2 AND s.namespace = $3
 		// key_hash. An unknown operation continues.
 		Unpark: x("unpark", `UPDATE {staged} SET state = 1, attempt = NULL, `+nextTerm+`, due_at = {now}, mode = 1, step = '', accepted = 0, reason = NULL, started = 0, finished = 0, `+moved+` WHERE owner = $0 AND key_hash = $1 AND state = 6`),
 		// key_hash, step. The outcome of the step is no longer ambiguous.
-		Known: x("known", `UPDATE {staged} SET step = '', mode = 1, due_at = CASE WHEN accepted = 1 THEN {now} ELSE due_at END, accepted = 0, `+moved+` WHERE owner = $0 AND key_hash = $1 AND state = 1 AND step = $2`),
+		Known: x("known", `UPDATE {staged} SET step = '', mode = 1, due_at = CASE WHEN accepted = 1 OR attempt IS NULL THEN {now} ELSE due_at END, accepted = 0, `+moved+` WHERE owner = $0 AND key_hash = $1 AND state = 1 AND step = $2`),
 		// key_hash, step, mode, reason. An operation that has not ended becomes unknown.
 		Contradict: x("contradict", `UPDATE {staged} SET state = 6, finished = CASE WHEN attempt IS NULL THEN finished ELSE finished + 1 END, attempt = NULL, `+nextTerm+`, due_at = {now},
  step = $2, mode = $3, reason = $4, accepted = 0, `+moved+` WHERE owner = $0 AND key_hash = $1 AND state IN (1, 6)`),
@@ -137,9 +137,13 @@ WHERE p.owner = $0 AND p.provider = $1 AND p.reference = $2 AND s.namespace = $3
 		Closing: x("close", `UPDATE {staged} SET state = $2, result = $3, `+nextTerm+`, step = '', mode = 1, reason = NULL, finished_at = {now}, `+expires("$4", "$5")+moved+` WHERE owner = $0 AND key_hash = $1 AND state = 6`),
 
 		// key_hash, event_id.
-		EventRead: x("event.read", `SELECT 1 FROM {provider_events} WHERE owner = $0 AND key_hash = $1 AND event_id = $2`),
+		EventRead: x("event.read", `SELECT received_at FROM {provider_events} WHERE owner = $0 AND key_hash = $1 AND event_id = $2`),
 		// key_hash, event_id, kind, body.
 		EventInsert: x("event.insert", `INSERT INTO {provider_events} (owner, key_hash, event_id, kind, body, received_at) VALUES ($0, $1, $2, $3, $4, {now})`),
+		// As EventInsert, until EventEnd says that its function has succeeded.
+		EventBegin: x("event.begin", `INSERT INTO {provider_events} (owner, key_hash, event_id, kind, body, received_at) VALUES ($0, $1, $2, $3, $4, 0)`),
+		// key_hash, event_id.
+		EventEnd: x("event.end", `UPDATE {provider_events} SET received_at = {now} WHERE owner = $0 AND key_hash = $1 AND event_id = $2 AND received_at = 0`),
 		// key_hash.
 		EventList: x("event.list", `SELECT event_id, kind, body, received_at FROM {provider_events} WHERE owner = $0 AND key_hash = $1 ORDER BY received_at, event_id`),
 
