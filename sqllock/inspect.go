@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -160,9 +161,11 @@ func (s *statements) force(ctx context.Context, q core.Querier, name lockname.Na
 
 // SetValue sets what Inspect and List show as the lease's Value, at most [MaxValue]
 // bytes, until the term ends. nil removes it. The value's bytes stay in the lock's row until the
-// next term begins or package reaper deletes the row.
+// next term begins or package reaper deletes the row. It waits for a guarded transaction of the lease for at
+// most five seconds: do not call it inside one.
 //
-// Errors: [ErrLost], which also ends the lease's context; [holdfast.ErrInvalid]; the driver's.
+// Errors: [ErrLost], which also ends the lease's context; [holdfast.ErrInvalid];
+// [context.DeadlineExceeded] after the five seconds; the driver's.
 func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 	if err := keeper.CheckValue(value); err != nil {
 		return err
@@ -173,6 +176,9 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 	}
 	s := kept.Statements()
 	said := false
+	caller := ctx
+	ctx, cancel := context.WithTimeout(ctx, valueWait)
+	defer cancel()
 	err := s.Retry(ctx, func(q core.Querier) error {
 		r, err := s.Compile("set value", dialect.SetLeaseValue).Exec(ctx, q, kept.Attempt().Name.Args(kept.Attempt().ID[:], value)...)
 		said = err == nil && r.Affected > 0
@@ -188,8 +194,14 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 			return &LostError{Key: l.Key(), Token: l.Token(), Reason: "it had ended when its value was to be set"}
 		}
 	}
+	if err != nil && ctx.Err() != nil && caller.Err() == nil {
+		return fmt.Errorf("sqllock: the value was not set within %v: a guarded transaction has the lock's row (inside one, SetValue waits for itself): %w", valueWait, ctx.Err())
+	}
 	return err
 }
+
+// valueWait bounds SetValue.
+const valueWait = 5 * time.Second
 
 // listLeases reads rows between two names.
 func (s *statements) listLeases(ctx context.Context, p position, from, before []byte, all bool, limit int) (page []Info, err error) {

@@ -66,9 +66,12 @@ func (b *bankClient) find(ctx context.Context, key string) (receipt, error) {
 	return outcome(ctx, a)
 }
 
-// slowest is how long a request may be on its way at most, to the bank and within it. That of a real
-// bank is in its contract, and often minutes.
-const slowest = time.Second
+// callTimeout is when a call is given up. A request may leave at its end.
+const callTimeout = 2 * time.Second
+
+// slowest is how long after its begin a call may be executed: until its end, and then on its way to the bank and
+// within it. How long that is for a real bank is in its contract, and often minutes.
+const slowest = callTimeout + time.Second
 
 // notFound says what it means that the bank knows no payment with a key. It is no proof while a request
 // may be on its way. After that, or with a bank that honours keys for as long as attempts go on, it is.

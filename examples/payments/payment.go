@@ -35,7 +35,7 @@ func payments[Tx any](store *idempotency.Store[Tx], db *database[Tx], bank *bank
 		Name: "payment", Lease: 2 * time.Second, Backoff: 100 * time.Millisecond, MaxBackoff: time.Second, MaxAttempts: 100,
 		Run: func(ctx context.Context, r *staged.Run[Tx], p request) (receipt, error) {
 			paid, err := staged.Call(ctx, r, staged.ExternalCall[receipt]{
-				Step: "pay", Provider: "bank", Timeout: 5 * time.Second,
+				Step: "pay", Provider: "bank", Timeout: callTimeout,
 				Reconcile: func(ctx context.Context, key string) (receipt, error) { return bank.find(ctx, key) },
 			}, func(ctx context.Context, key string) (receipt, error) { return bank.pay(ctx, p, key) })
 			state := "done"

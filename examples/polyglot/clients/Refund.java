@@ -32,6 +32,7 @@ class Refund {
         String claim;
         try (var s = db.prepareStatement(CLAIM); var row = with(s, order, HexFormat.of().formatHex(hash)).executeQuery()) {
             row.next();
+            if (row.getString(1).equals("replayed") && !row.getString(3).equals("succeeded")) return row.getString(3) + " -"; // cancelled, or refused
             if (row.getString(1).equals("replayed")) return "replayed " + row.getString(4).replace("\"", "");
             if (!row.getString(1).equals("claimed")) return row.getString(1) + " -";
             claim = row.getString(2);

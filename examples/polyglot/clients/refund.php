@@ -31,7 +31,10 @@ function refund(string $order, int $cents): array
 {
     global $claim, $finish;
     $request = json_encode(['cents' => $cents, 'order' => $order], JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE);
-    [[$outcome, $mine, , $result]] = rows($claim, $order, hash('sha256', $request));
+    [[$outcome, $mine, $state, $result]] = rows($claim, $order, hash('sha256', $request));
+    if ($outcome === 'replayed' && $state !== 'succeeded') { // it was cancelled, or refused
+        return [$state, '-'];
+    }
     if ($outcome !== 'claimed') {
         return [$outcome, $outcome === 'replayed' ? json_decode($result) : '-'];
     }

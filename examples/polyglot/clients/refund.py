@@ -26,7 +26,9 @@ def insert(c, order, cents):
 def refund(c, order, cents):
     request = json.dumps({"order": order, "cents": cents}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     c.execute(CLAIM, (order, hashlib.sha256(request.encode()).hexdigest()))
-    outcome, claim, _, result = c.fetchone()[:4]
+    outcome, claim, state, result = c.fetchone()[:4]
+    if outcome == "replayed" and state != "succeeded":  # it was cancelled, or refused
+        return state, "-"
     if outcome != "claimed":
         return outcome, json.loads(result) if outcome == "replayed" else "-"
     refund = insert(c, order, cents)
