@@ -83,15 +83,18 @@ FROM (SELECT c.name, c.attempt, c.expires_at - {now} AS left_us, CASE WHEN c.gra
   COALESCE(SUM(a.units), 0) AS before_it, COALESCE(SUM(CASE WHEN a.expires_at > {now} THEN a.units ELSE 0 END), 0) AS live_before_it, COUNT(a.token) AS tickets_before_it
  FROM {tickets} c LEFT JOIN {tickets} a ON a.owner = $0 AND a.name = c.name AND a.token < c.token
  WHERE c.owner = $0 AND c.attempt IN ({attempts}) GROUP BY c.name, c.attempt, c.expires_at, c.granted_at) s`
-	// QueueOfTickets reads the queue of one name. listTickets reads queues of one owner, or of all:
+	// QueueOfTickets reads the queue of one name, and a row without a ticket for what the name's own row says. That may
+	// have gone: the reaper deletes it while its tickets live. listTickets reads queues of one owner, or of all:
 	// {after} is the condition for the tickets after an owner, a name and a token. Parameters:
 	// the name; or these three (from $0), the names to begin with and to end before, and the limit.
-	QueueOfTickets = queueOfTickets + ` LEFT JOIN {tickets} c ON c.owner = $0 AND c.name = l.name WHERE l.owner = $0 AND l.name = $1 ORDER BY c.token`
-	listTickets    = queueOfTickets + ` JOIN {tickets} c ON c.owner = l.owner AND c.name = l.name
+	QueueOfTickets = queueOfTickets + ` WHERE c.owner = $0 AND c.name = $1
+UNION ALL SELECT l.owner, l.name, 0, 0, 0, '', 0, 0` + forcedOfTickets + ` FROM {locks} l WHERE l.owner = $0 AND l.name = $1 ORDER BY 3`
+	listTickets = queueOfTickets + `
 WHERE {after} AND c.name >= $3 AND c.name < $4 ORDER BY c.owner, c.name, c.token LIMIT $5`
-	queueOfTickets = `SELECT l.owner, l.name, COALESCE(c.token, 0), COALESCE(c.units, 0), COALESCE(c.capacity, 0), COALESCE(c.holder, ''), COALESCE(c.queued_at, 0),
- CASE WHEN c.expires_at > {now} THEN c.expires_at - {now} ELSE 0 END, l.forced_at, COALESCE(l.forced_by, ''), COALESCE(l.forced_reason, '')
-FROM {locks} l`
+	queueOfTickets = `SELECT c.owner, c.name, c.token, c.units, c.capacity, COALESCE(c.holder, ''), c.queued_at,
+ CASE WHEN c.expires_at > {now} THEN c.expires_at - {now} ELSE 0 END` + forcedOfTickets + `
+FROM {tickets} c LEFT JOIN {locks} l ON l.owner = c.owner AND l.name = c.name`
+	forcedOfTickets = `, l.forced_at, COALESCE(l.forced_by, ''), COALESCE(l.forced_reason, '')`
 	// WaitingTickets returns a row for each of {names} that a ticket waits for.
 	WaitingTickets = `SELECT name, 1 FROM {tickets} WHERE owner = $0 AND name IN ({names}) AND granted_at IS NULL AND expires_at > {now} GROUP BY name`
 	// ForceTicket deletes a ticket (name, token). ForcedTicket records the actor and the

@@ -25,7 +25,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"Order": ticketsOrder[Tx], "Shares": ticketsShares[Tx], "Dead": ticketsDead[Tx], "Cancelled": ticketsCancelled[Tx],
 		"Thousand": ticketsThousand[Tx], "Closed": ticketsClosed[Tx], "Judge": ticketsJudge[Tx],
 		"Readers": ticketsReaders[Tx], "Writer": ticketsWriter[Tx], "Nested": ticketsNested[Tx],
-		"Line": ticketsLine[Tx], "Lines": ticketsLines[Tx], "ForceRelease": ticketsForceRelease[Tx], "Capacity": ticketsCapacity[Tx], "Weights": ticketsWeights[Tx],
+		"Line": ticketsLine[Tx], "Lines": ticketsLines[Tx], "ForceRelease": ticketsForceRelease[Tx], "OutliveTheirRow": ticketsOutliveTheirRow[Tx], "Capacity": ticketsCapacity[Tx], "Weights": ticketsWeights[Tx],
 		"Failing": ticketsFailing[Tx], "GiveUp": ticketsGiveUp[Tx],
 		"Guard": ticketsGuard[Tx], "GuardedStays": ticketsGuardedStays[Tx], "GuardSnapshot": ticketsGuardSnapshot[Tx],
 	} {

@@ -2,14 +2,17 @@ package fairlocks
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
+	"github.com/holdfast-go/holdfast/reaper"
 	"github.com/holdfast-go/holdfast/sqllock"
 	"github.com/holdfast-go/holdfast/sqllock/fairlock"
 )
@@ -119,6 +122,61 @@ func ticketsLines[Tx any](e *env[Tx]) {
 	}
 	for range fairlock.New(l).Queues(e.Ctx) {
 		break
+	}
+}
+
+// ticketsOutliveTheirRow sweeps while a fair lock and a permit are held for long. Their key's row goes, and an
+// operator sees and ends them all the same.
+func ticketsOutliveTheirRow[Tx any](e *env[Tx]) {
+	l := e.Lockers(1, sqllock.Options{Holder: "worker"})[0]
+	s, err := fairlock.New(l).Semaphore("k", 2)
+	e.Check(err)
+	held, err := fairlock.New(l).Acquire(e.Ctx, "k")
+	e.Check(err)
+	permit, err := s.Acquire(e.Ctx, 1)
+	e.Check(err)
+	e.Must(`UPDATE holdfast_locks SET expires_at = 0`)
+	_, err = e.Reaper(reaper.Options{}).Sweep(e.Ctx)
+	e.Check(err)
+	if n := e.Int(`SELECT COUNT(*) FROM holdfast_locks`); n != 0 {
+		e.Errorf("%d rows of keys", n)
+	}
+	for kind, queue := range map[string]func() (fairlock.Queue, error){
+		"fair": func() (fairlock.Queue, error) { return fairlock.New(l).Queue(e.Ctx, "k") }, "semaphore": func() (fairlock.Queue, error) { return s.Queue(e.Ctx) },
+	} {
+		if q, err := queue(); err != nil || len(q.Tickets) != 1 || !q.Tickets[0].Held || q.Tickets[0].Holder != "worker" {
+			e.Errorf("%s: %+v, %v", kind, q, err)
+		}
+	}
+	for kind, queues := range map[string]iter.Seq2[fairlock.Queue, error]{"fair": fairlock.New(l).Queues(e.Ctx), "semaphore": fairlock.New(l).Semaphores(e.Ctx)} {
+		n := 0
+		for q, err := range queues {
+			e.Check(err)
+			n += len(q.Tickets)
+		}
+		if n != 1 {
+			e.Errorf("%s: a list has %d tickets", kind, n)
+		}
+	}
+	who := holdfast.Actor{By: "olga", Reason: "it hangs"}
+	for _, force := range []func() (bool, error){
+		func() (bool, error) { return fairlock.New(l).ForceRelease(e.Ctx, "k", held.Token(), who) },
+		func() (bool, error) { return s.ForceRelease(e.Ctx, permit.Token(), who) },
+	} {
+		if had, err := force(); !had || err != nil {
+			e.Errorf("force: %v, %v", had, err)
+		}
+	}
+	n := 0
+	e.Each(`SELECT before_state FROM holdfast_audit`, func(rows *sql.Rows) {
+		var before string
+		e.Check(rows.Scan(&before))
+		if n++; !strings.Contains(before, `"held":true`) || !strings.Contains(before, `worker`) {
+			e.Errorf("the audit says %s", before)
+		}
+	})
+	if n != 2 {
+		e.Errorf("%d entries in the audit", n)
 	}
 }
 
