@@ -148,4 +148,9 @@ func TestSessionRefused(t *testing.T) {
 			e.Errorf("got %v", err)
 		}
 	})
+	conformance.Run(t, conformance.Only(new(wire).pgx(), dbtest.Postgres), func(e *conformance.Env[pgx.Tx]) {
+		if _, err := sqllock.New(e.Ctx, e.DB, o); !errors.Is(err, holdfast.ErrInvalid) {
+			e.Errorf("a pool of pgx: %v", err)
+		}
+	})
 }

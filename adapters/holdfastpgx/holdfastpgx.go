@@ -53,6 +53,7 @@ func (h handle) Acquire(ctx context.Context) (core.Conn[pgx.Tx], error) {
 	if err != nil {
 		return nil, err
 	}
+	_ = replicated(c.Conn()) // a commit of the program's left it
 	return (*conn)(c), nil
 }
 
@@ -73,6 +74,9 @@ func (h handle) Connections() (used, most int) {
 	s := h.pool.Stat()
 	return int(s.AcquiredConns()), int(s.MaxConns())
 }
+
+// Spares implements core.Sparing.
+func (h handle) Spares(n int) bool { return int(h.pool.Stat().MaxConns()) >= n*core.PerSpared }
 
 // Listen implements core.Listener on its own connection, outside of the pool.
 func (h handle) Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error {
@@ -112,16 +116,38 @@ func (c *conn) pooled() *pgxpool.Conn { return (*pgxpool.Conn)(c) }
 func (c *conn) native() *pgx.Conn { return c.pooled().Conn() }
 
 func (c *conn) Exec(ctx context.Context, query string, args ...any) (core.Result, error) {
-	return querier{c.native()}.Exec(ctx, query, args...)
+	r, err := querier{c.native()}.Exec(ctx, query, args...)
+	return r, c.stands(err)
 }
 
 func (c *conn) Query(ctx context.Context, query string, args ...any) (core.Rows, error) {
-	return querier{c.native()}.Query(ctx, query, args...)
+	r, err := c.native().Query(ctx, query, args...)
+	if err != nil {
+		return nil, named(err)
+	}
+	return connRows{rows{r}, c}, nil
 }
 
 // QueryRow implements core.RowQuerier.
 func (c *conn) QueryRow(ctx context.Context, dest []any, query string, args ...any) (bool, error) {
-	return querier{c.native()}.QueryRow(ctx, dest, query, args...)
+	found, err := querier{c.native()}.QueryRow(ctx, dest, query, args...)
+	return found, c.stands(err)
+}
+
+// connRows are those of a statement that commits itself.
+type connRows struct {
+	rows
+	c *conn
+}
+
+func (r connRows) Close() error { return r.c.stands(r.rows.Close()) }
+
+// stands adds to err what a notice said about the commit of a statement outside of a transaction.
+func (c *conn) stands(err error) error {
+	if err != nil || c.native().PgConn().TxStatus() != 'I' {
+		return err
+	}
+	return replicated(c.native())
 }
 
 // Timely implements core.Timely.

@@ -22,6 +22,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
@@ -69,6 +71,90 @@ func TestCommitWithoutItsStandbyIsUnknown(t *testing.T) {
 			t.Errorf("watched %v: got %v", watched, err)
 		}
 		pool.Close()
+	}
+}
+
+// TestStatementWithoutItsStandby cancels the wait of a statement that commits itself, and leaves the mark of a
+// commit that was not Holdfast's: another commit on that connection is none of its business.
+func TestStatementWithoutItsStandby(t *testing.T) {
+	t.Parallel()
+	dsn := privateServer(t, "-c", "synchronous_standby_names=nobody")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	admin, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.Close(context.WithoutCancel(ctx)) }()
+	if _, err := admin.Exec(ctx, `SET synchronous_commit = local; CREATE TABLE effects (k text)`); err != nil {
+		t.Fatal(err)
+	}
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 1
+	holdfastpgx.WatchNotices(config.ConnConfig)
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	db, err := holdfastpgx.Open(ctx, pool, holdfast.Options{SingleOwner: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	access := access.Of(db)
+	const insert = `INSERT INTO effects VALUES ('x') RETURNING k`
+	for how, write := range map[string]func(q core.Querier) error{
+		"exec": func(q core.Querier) error {
+			_, err := q.Exec(ctx, insert)
+			return err
+		},
+		"query": func(q core.Querier) error {
+			rows, err := q.Query(ctx, insert)
+			if err != nil {
+				return err
+			}
+			for rows.Next() {
+				continue
+			}
+			return rows.Close()
+		},
+		"a row": func(q core.Querier) error {
+			var k string
+			_, err := core.Stmt{Name: "write", Text: insert}.QueryRow(ctx, q, []any{&k})
+			return err
+		},
+	} {
+		for where, run := range map[string]func(func(q core.Querier) error) error{
+			"the pool": func(f func(q core.Querier) error) error { return f(access.Pool) },
+			"a connection": func(f func(q core.Querier) error) error {
+				return access.OnConn(ctx, "", f)
+			},
+		} {
+			done := make(chan error, 1)
+			go func() { done <- run(write) }()
+			cancelSyncWait(ctx, t, admin)
+			if err := <-done; err == nil {
+				t.Errorf("%s on %s counts as done", how, where)
+			}
+		}
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := pool.Exec(ctx, insert)
+		done <- err
+	}()
+	cancelSyncWait(ctx, t, admin)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := db.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = local; INSERT INTO effects VALUES ('y')`)
+		return err
+	}); err != nil {
+		t.Errorf("a commit on the connection of another: %v", err)
 	}
 }
 

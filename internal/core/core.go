@@ -67,6 +67,9 @@ type Listener interface {
 	Listen(ctx context.Context, statement string, ready func(), each func(payload string)) error
 }
 
+// PerSpared is the least maximum size of a pool for each connection that it spares.
+const PerSpared = 4
+
 // Sparing is an Adapter that knows how large its pool may become.
 type Sparing interface {
 	// Spares reports whether n connections that last leave enough of the pool for others.

@@ -9,9 +9,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/core"
 )
 
-// perSpared is the least maximum size of a pool for each connection that it spares.
-const perSpared = 4
-
 // Spares implements core.Sparing.
 func (h Handle[Tx]) Spares(n int) bool {
 	pool, ok := h.R.(*sql.DB)
@@ -19,7 +16,7 @@ func (h Handle[Tx]) Spares(n int) bool {
 		return false
 	}
 	most := pool.Stats().MaxOpenConnections
-	return most == 0 || most >= n*perSpared
+	return most == 0 || most >= n*core.PerSpared
 }
 
 // Connections implements core.Limited.
