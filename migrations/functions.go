@@ -219,6 +219,11 @@ func (d *driver) functions(direction string) error {
 	if err := d.engine.lock(d); err != nil {
 		return err
 	}
+	if direction == "up" { // a newer build may have made them meanwhile
+		if there, err := d.functionsThere(f, id); err != nil || there {
+			return errors.Join(err, d.Unlock())
+		}
+	}
 	statements := []string{text}
 	if f.delimited {
 		statements = splitDelimited(text)

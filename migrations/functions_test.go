@@ -5,10 +5,14 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/conformance/functions"
@@ -82,6 +86,56 @@ func TestFunctionsOfANewerBuild(t *testing.T) {
 		must(t, migrations.FunctionsUp(t.Context(), pool))
 		if n := routines(t, pool, e); n != all-1 {
 			t.Errorf("%d functions, and the newer build had %d", n, all-1)
+		}
+	})
+}
+
+// meanwhile runs a statement on another connection when a text is about to be sent.
+type meanwhile struct {
+	text string
+	then func()
+}
+
+func (m *meanwhile) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, m.text) {
+		m.then()
+	}
+	return ctx
+}
+
+func (m *meanwhile) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestFunctionsOfANewerBuildMeanwhile lets the newer build make its functions after this one has looked, and before
+// it has the lock.
+func TestFunctionsOfANewerBuildMeanwhile(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, e dbtest.Engine) {
+		if e != dbtest.Postgres {
+			return // the decision is the same code, and pgx shows when the lock is taken
+		}
+		dsn := dbtest.DSN(t, e)
+		pool := dbtest.OpenSQL(t, dsn)
+		must(t, migrations.Up(t.Context(), pool))
+		must(t, migrations.FunctionsUp(t.Context(), pool))
+		is := func(revision int) {
+			_, err := pool.ExecContext(t.Context(), fmt.Sprintf(`COMMENT ON FUNCTION holdfast_claim(text, text, text, bytea, text, integer, bigint) IS 'holdfast functions %d 00'`, revision))
+			must(t, err)
+		}
+		is(0)
+		config, err := pgx.ParseConfig(dsn)
+		must(t, err)
+		looked := false
+		config.Tracer = &meanwhile{text: "advisory", then: func() {
+			looked = true
+			is(1000)
+		}}
+		older := stdlib.OpenDB(*config)
+		defer func() { _ = older.Close() }()
+		must(t, migrations.FunctionsUp(t.Context(), older))
+		var comment string
+		must(t, pool.QueryRowContext(t.Context(), `SELECT obj_description('holdfast_claim(text, text, text, bytea, text, integer, bigint)'::regprocedure, 'pg_proc')`).Scan(&comment))
+		if !looked || comment != "holdfast functions 1000 00" {
+			t.Errorf("the functions are %q", comment)
 		}
 	})
 }

@@ -130,7 +130,7 @@ func ended(c *child) error {
 }
 
 // underLease runs the command while a lease lasts, and releases it. lost says that the lease ended
-// first; then there is nothing to release.
+// first; then there is nothing to release. With err, too, the command was not run.
 func (j *job) underLease(ctx context.Context, lease *sqllock.Lease, owner string) (lost, err error) {
 	p := j.program
 	p.env = environment(keyVariable, j.key, ownerVariable, owner, fencingTokenVariable, strconv.FormatInt(lease.Token(), 10))
@@ -140,10 +140,10 @@ func (j *job) underLease(ctx context.Context, lease *sqllock.Lease, owner string
 	}
 	lost = j.release(ctx, lease)
 	switch {
-	case err != nil:
-		return nil, err
-	case lost != nil:
-		return lost, nil
+	case err != nil && lost == nil && errors.Is(err, sqllock.ErrLost): // the lease's context ended, and its row had time left
+		return err, err
+	case err != nil || lost != nil:
+		return lost, err
 	}
 	return nil, ended(c)
 }

@@ -96,8 +96,12 @@ func unwrap(driverConn any) (any, *keeping) {
 	return driverConn, nil
 }
 
-// Unwrap returns the driver's own connection, for programs that use [sql.Conn.Raw].
-func (k *keeping) Unwrap() driver.Conn { return k.Conn }
+// Unwrap returns the driver's own connection, for programs that use [sql.Conn.Raw]. What they send on it is not
+// seen here.
+func (k *keeping) Unwrap() driver.Conn {
+	k.raw = true
+	return k.Conn
+}
 
 // keep makes the session have a setting. exec runs a statement on it.
 func (k *keeping) keep(kept core.Kept, change func() (undo string, err error), exec func(text string) error) (bool, error) {

@@ -850,6 +850,10 @@ func TestDriversOwn(t *testing.T) {
 	if b.Unwrap() != driver.Conn(b.s) {
 		t.Error("another connection")
 	}
+	if !b.raw {
+		t.Error("what is sent there is not seen")
+	}
+	b.raw = false
 
 	b.Conn = plain{b.s}
 	if !b.IsValid() {
