@@ -37,11 +37,11 @@ var (
 	ErrNested = once.ErrNested
 )
 
-var _ = once.Outcomes(ErrInProgress, ErrMismatch, ErrExpired, ErrTooMany, ErrSimilar, ErrTooLate)
+var _ = once.Outcomes(ErrInProgress, ErrMismatch, ErrExpired, ErrTooMany, ErrSimilar, ErrTooLate, errResult)
 
 // InnerError is the error of a call whose function failed with the outcome of another operation: an
 // error of a call in the function that is or wraps [ErrInProgress], [ErrMismatch], [ErrExpired],
-// [ErrUnknown], [ErrTooMany], [ErrSimilar], [ErrTooLate] or a *[Rejection]. The outer operation rolled back and its key is free.
+// [ErrUnknown], [ErrTooMany], [ErrSimilar], [ErrTooLate], a *[ResultError] or a *[Rejection]. The outer operation rolled back and its key is free.
 // errors.Is and errors.As do not find those outcomes in an InnerError, because they would say that the
 // outer operation is done, unknown or rejected. They find everything else in it. The field Err is the
 // error that the function returned. To reject the outer operation too, return a new error of [Reject].

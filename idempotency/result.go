@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -71,6 +72,11 @@ func (e *ResultError) Error() string {
 }
 
 func (e *ResultError) Unwrap() error { return e.Err }
+
+// Is makes it an outcome: see InnerError.
+func (e *ResultError) Is(target error) bool { return target == errResult }
+
+var errResult = errors.New("idempotency: done before, and its result is unreadable")
 
 var _ = errcode.Type[*MissingCodecError]("codec-missing")
 

@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/inside"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
+	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/options"
 )
 
@@ -130,22 +131,41 @@ func Key(job Job, tick time.Time) string {
 // An error of fn rolls back and leaves the tick to the next call, in any replica. An error of
 // [idempotency.Reject] ends the tick for good: it is kept as a result is, regardless of the store's RejectionTTL.
 //
+// A tick is not begun once the next one has come, by the database's clock, whatever has held this replica up: then
+// Once runs the next one.
+//
 // Errors: those of [idempotency.Do]; [holdfast.ErrInvalid] also if the store forgets a key
-// ([idempotency.Options].KeyTTL) before its tick is over.
+// ([idempotency.Options].KeyTTL) before two ticks are over: the day on which the clock goes back has 25 hours.
 func Once[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job, fn func(ctx context.Context, tx Tx, tick time.Time) error) (outcome idempotency.Outcome, next time.Duration, err error) {
-	p, err := planned(ctx, s, job)
-	if err != nil {
-		return 0, 0, err
+	for {
+		p, err := planned(ctx, s, job)
+		if err != nil {
+			return 0, 0, err
+		}
+		r, err := idempotency.Do(ctx, inside.Of(s).KeepsRejections(), p.op, func(ctx context.Context, tx Tx) (none struct{}, err error) {
+			q, err := inside.Of(s).Access().Join(tx)
+			if err != nil {
+				return none, err
+			}
+			if now, err := clock(ctx, s, q); err != nil || !now.Before(p.until) {
+				return none, cmp.Or(err, errOver)
+			}
+			return none, fn(ctx, tx, p.tick)
+		})
+		if !errors.Is(err, errOver) {
+			return r.Outcome, p.next, err
+		}
 	}
-	r, err := idempotency.Do(ctx, inside.Of(s).KeepsRejections(), p.op, func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, fn(ctx, tx, p.tick) })
-	return r.Outcome, p.next, err
 }
+
+// errOver rolls a tick back that is over: its record may have been forgotten.
+var errOver = errors.New("cron: the tick is over")
 
 // plan is what a replica has to do now.
 type plan struct {
-	op   idempotency.Op
-	tick time.Time
-	next time.Duration
+	op          idempotency.Op
+	tick, until time.Time
+	next        time.Duration
 }
 
 func planned[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job) (p plan, err error) {
@@ -155,7 +175,7 @@ func planned[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job) (p 
 	if job.Name == "" {
 		return p, once.Invalid("Job.Name", "is missing")
 	}
-	now, err := clock(ctx, s)
+	now, err := clock(ctx, s, inside.Of(s).Access().Pool)
 	if err != nil {
 		return p, err
 	}
@@ -163,10 +183,10 @@ func planned[Tx any](ctx context.Context, s *idempotency.Store[Tx], job Job) (p 
 	if err := checkTicks(last, next, now); err != nil {
 		return p, err
 	}
-	if ttl := s.Options().KeyTTL; ttl > 0 && ttl < next.Sub(last) {
-		return p, once.Invalid("idempotency.Options.KeyTTL", "is shorter than a tick, which would then run twice")
+	if ttl := s.Options().KeyTTL; ttl > 0 && ttl/2 < next.Sub(last) {
+		return p, once.Invalid("idempotency.Options.KeyTTL", "is shorter than two ticks, one of which could then run twice")
 	}
-	p = plan{idempotency.Op{Owner: job.Owner, Name: "cron " + job.Name, Key: Key(job, last), NoFingerprint: true}, last, next.Sub(now)}
+	p = plan{idempotency.Op{Owner: job.Owner, Name: "cron " + job.Name, Key: Key(job, last), NoFingerprint: true}, last, next, next.Sub(now)}
 	_, err = inside.Of(s).Check(p.op)
 	return p, err
 }
@@ -190,10 +210,10 @@ func checkTicks(last, next, now time.Time) error {
 }
 
 // clock reads the database's clock.
-func clock[Tx any](ctx context.Context, s *idempotency.Store[Tx]) (time.Time, error) {
-	a := inside.Of(s).Access()
+func clock[Tx any](ctx context.Context, s *idempotency.Store[Tx], q core.Querier) (time.Time, error) {
 	var micros int64
-	_, err := a.Dialect.Compile("cron.now", `SELECT `+a.Dialect.Now).QueryRow(ctx, a.Pool, []any{&micros})
+	d := inside.Of(s).Access().Dialect
+	_, err := d.Compile("cron.now", `SELECT `+d.Now).QueryRow(ctx, q, []any{&micros})
 	return time.UnixMicro(micros).UTC(), err
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/cron"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
 
 // Suite runs the cases through one handle.
@@ -23,7 +24,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Helper()
 	for what, f := range map[string]func(*conformance.Env[Tx]){
 		"OnceATick": onceATick[Tx], "FailedRun": failedRun[Tx], "PausedReplica": pausedReplica[Tx], "Refused": refused[Tx], "RunsEachTick": runsEachTick[Tx],
-		"SaysRejections": saysRejections[Tx],
+		"SaysRejections": saysRejections[Tx], "Overslept": overslept[Tx],
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -173,6 +174,45 @@ func pausedReplica[Tx any](e *conformance.Env[Tx]) {
 	e.WantOnce(name(0))
 }
 
+// overslept holds a replica up between its look at the clock and its claim, until the next tick has come. By then
+// the record of its tick may have been forgotten, so it runs the next one.
+func overslept[Tx any](e *conformance.Env[Tx]) {
+	var plans atomic.Int32
+	planned := make(chan struct{})
+	j := job("close-day", func(now time.Time) (last, next time.Time) {
+		switch plans.Add(1) {
+		case 1:
+			return time.Unix(0, 0), now.Add(time.Hour)
+		case 2: //nolint:mnd // the replica that is held up
+			close(planned)
+			return time.Unix(0, 0), now.Add(50 * time.Millisecond)
+		}
+		return time.Unix(1, 0), now.Add(time.Hour)
+	})
+	s := e.Store(idempotency.Options{Wait: dbtest.Hang})
+	inside, boom := make(chan struct{}), errors.New("boom")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, _, err := cron.Once(e.Ctx, s, j, func(context.Context, Tx, time.Time) error {
+			close(inside)
+			<-planned
+			time.Sleep(100 * time.Millisecond) // the tick passes
+			return boom
+		}); !errors.Is(err, boom) {
+			e.Error(err)
+		}
+	})
+	<-inside
+	if outcome, _, err := cron.Once(e.Ctx, e.Store(idempotency.Options{Wait: dbtest.Hang}), j, effect(e)); err != nil || outcome != idempotency.Executed {
+		e.Errorf("%v, %v", outcome, err)
+	}
+	wg.Wait()
+	if n := e.Effects(name(0)); n != 0 {
+		e.Errorf("a tick that was over ran %d times", n)
+	}
+	e.WantOnce(name(1))
+}
+
 // runsEachTick lets several replicas run a job by the database's clock, some of whose runs fail.
 func runsEachTick[Tx any](e *conformance.Env[Tx]) {
 	ctx, stop := context.WithCancel(e.Ctx)
@@ -212,6 +252,7 @@ func refused[Tx any](e *conformance.Env[Tx]) {
 		"a tick to come":   {s, job("a", func(now time.Time) (time.Time, time.Time) { return now.Add(time.Hour), now.Add(2 * time.Hour) })},
 		"no next tick":     {s, job("a", func(now time.Time) (time.Time, time.Time) { return now, now })},
 		"keys that expire": {e.Store(idempotency.Options{ResultTTL: time.Minute, KeyTTL: time.Minute}), job("a", good)},
+		"keys that expire on the day of 25 hours": {e.Store(idempotency.Options{ResultTTL: time.Minute, KeyTTL: 24 * time.Hour}), job("a", cron.Daily(2, 30, time.UTC))},
 	} {
 		if err := cron.Run(e.Ctx, c.s, c.job, effect(e)); !errors.Is(err, holdfast.ErrInvalid) {
 			e.Errorf("%s: %v", what, err)

@@ -18,14 +18,23 @@ import (
 type outcome struct {
 	name string
 	err  error
-	is   error // nil for a rejection
+	is   error // nil for a rejection, and for a result
 }
 
 // in reports whether err says it.
 func (o outcome) in(err error) bool {
 	var rej *idempotency.Rejection
-	return o.is != nil && errors.Is(err, o.is) || o.is == nil && errors.As(err, &rej)
+	var result *idempotency.ResultError
+	switch {
+	case o.is != nil:
+		return errors.Is(err, o.is)
+	case o.name == unreadable:
+		return errors.As(err, &result)
+	}
+	return errors.As(err, &rej)
 }
+
+const unreadable = "unreadable"
 
 // outcomes returns the outcomes that an inner operation may have.
 func outcomes[Tx any](e *conformance.Env[Tx]) []outcome {
@@ -54,6 +63,9 @@ func outcomes[Tx any](e *conformance.Env[Tx]) []outcome {
 		{"stale", &staged.StaleError{}, staged.ErrStale},
 		{"too many", &idempotency.TooManyError{}, idempotency.ErrTooMany},
 		{"similar", &idempotency.SimilarError{}, idempotency.ErrSimilar},
+		{"too late", &idempotency.TooLateError{}, idempotency.ErrTooLate},
+		{"open step", &staged.StepError{Step: "pay", Err: errors.New("no answer")}, idempotency.ErrUnknown},
+		{unreadable, &idempotency.ResultError{Err: errors.New("another type")}, nil},
 	}
 	for _, o := range list {
 		if !o.in(o.err) {
