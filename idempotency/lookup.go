@@ -67,8 +67,9 @@ type Found[T any] struct {
 	RequestID, Program string
 }
 
-// Lookup says what became of an operation, and never executes it: for a status endpoint, for support,
-// and after ErrUnknown. T is the type of the result, as in [Do]. With Request or Fingerprint, another
+// Lookup says what became of an operation, and never executes it: for a status endpoint and for support.
+// After ErrUnknown it is no answer while it says absent, because the commit may still be on its way: only a call with
+// the same key, or Void, settles that. T is the type of the result, as in [Do]. With Request or Fingerprint, another
 // request with the same key is ErrMismatch; they may be left out. With Op.Wait, Lookup repeats its read
 // until the state is final or the wait is over, and holds no connection in between; the default is one
 // read. Lookup of staged.Runner is for staged operations.

@@ -27,7 +27,9 @@ func newOpsCancel(o *opsFlags) *cobra.Command {
 			"keys (HashKeys), give the key as its records show it, hmac:..., or cancel in the program: this\n" +
 			"command does not know the secret.\n\n" +
 			"An operation that waits and has done no step is ended. Whatever was done, or has begun a call\n" +
-			"outside, stays as it is: the command says what became of it, and fails.\n",
+			"outside, stays as it is: the command says what became of it, and fails. The program's Workflow.Undo\n" +
+			"does not run here: what the transaction that began it (StartTx) has written stays. Cancel such an\n" +
+			"operation in the program.\n",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ref, err := r.ref()
 			if err != nil {

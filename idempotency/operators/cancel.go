@@ -17,7 +17,8 @@ var errNothing = errors.New("nothing to do")
 
 // Cancel ends an operation that was not executed, and records the actor and the reason in the same transaction: what
 // [staged.Runner.Cancel] does for a staged operation that has done no step, and [idempotency.Store.Void] for a
-// record of Do. A key that was never used is kept from being used by either: that inserts rows, which the role of
+// record of Do. It runs no Workflow.Undo: what the transaction of an operation's StartTx has written stays, so cancel
+// those with [staged.Runner.Cancel]. A key that was never used is kept from being used by either: that inserts rows, which the role of
 // operators may not do, so it needs the role of the program ([holdfast.ErrDenied]). The reason is stored with the
 // rejection, too, which callers see.
 //
