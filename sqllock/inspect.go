@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -165,7 +166,7 @@ func (s *statements) force(ctx context.Context, q core.Querier, name lockname.Na
 // most five seconds: do not call it inside one.
 //
 // Errors: [ErrLost], which also ends the lease's context; [holdfast.ErrInvalid];
-// [context.DeadlineExceeded] after the five seconds; the driver's.
+// [context.DeadlineExceeded] after the five seconds, when it may still be set later; the driver's.
 func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 	if err := keeper.CheckValue(value); err != nil {
 		return err
@@ -195,7 +196,7 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 		}
 	}
 	if err != nil && ctx.Err() != nil && caller.Err() == nil {
-		return fmt.Errorf("sqllock: the value was not set within %v: a guarded transaction has the lock's row (inside one, SetValue waits for itself): %w", valueWait, ctx.Err())
+		return fmt.Errorf("sqllock: the value was not set within %v, perhaps because a guarded transaction has the lock's row (inside one, SetValue waits for itself): %w", valueWait, errors.Join(ctx.Err(), err))
 	}
 	return err
 }

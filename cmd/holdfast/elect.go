@@ -45,7 +45,11 @@ func newElect(f *flags) *cobra.Command {
 				if err := j.asked(); err != nil {
 					return err
 				}
-				j.sayf("no longer elected (%s): the command was ended", withoutPassword(lost.Error()))
+				what := "the command was ended"
+				if err != nil {
+					what = "the command had not begun"
+				}
+				j.sayf("no longer elected (%s): %s", withoutPassword(lost.Error()), what)
 			}
 		})
 	r.addTimes(cmd, sqllock.DefaultTTL, "a fifth")

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/sqllock"
 )
 
-// TestLostBeforeTheCommand has a lease that ends before its command begins. So a leader campaigns again, and a lock
-// says that its command was not run.
+// TestLostBeforeTheCommand has a lease that ends before its command begins. A leader knows that by lost, and a
+// lock says that its command was not run.
 func TestLostBeforeTheCommand(t *testing.T) {
 	onShops(t, func(s shop) {
 		db, err := holdfastsql.Open(s.Context(), dbtest.OpenSQL(s.T, s.url), holdfast.Options{SingleOwner: true})

@@ -285,7 +285,7 @@ func (o *opsFlags) describe(cmd *cobra.Command, op *staged.Operation) string {
 	for _, n := range op.Events {
 		received := moment(n.Received)
 		if n.Received.IsZero() {
-			received = "its function has committed a part of its work and failed"
+			received = "its function ended its transaction itself: look what it did"
 		}
 		rows = append(rows, []string{"event " + text(n.ID), text(n.Kind) + " " + received})
 	}

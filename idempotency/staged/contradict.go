@@ -78,7 +78,7 @@ func (s *transitions[Tx]) eventAgainst(ctx context.Context, q core.Querier, id o
 }
 
 // eventAfter stores the answer of a call whose operation has ended without it: an operator has decided, or
-// somebody has cancelled it after "not done". The row is locked.
+// it ended, or was cancelled, after "not done". The row is locked.
 func (s *transitions[Tx]) eventAfter(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, step *ledger.StepRow, f *finding) error {
 	succeeded := row.State == ledger.Succeeded || row.State == ledger.Tombstone
 	erased := row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone
@@ -93,7 +93,8 @@ func (s *transitions[Tx]) eventAfter(ctx context.Context, q core.Querier, id onc
 	if _, err := s.SQL.StepEnd.Stmt.Exec(ctx, q, id.Args(f.step, f.state(), once.Nullable(b), nil, nil)...); err != nil {
 		return err
 	}
-	if f.contradicts = succeeded != (f.how == StepDone); !f.contradicts {
+	stays := step.State == ledger.StepNotDone && f.how != StepDone // what was known: nothing was done
+	if f.contradicts = succeeded != (f.how == StepDone) && !stays; !f.contradicts {
 		return nil
 	}
 	reason := fmt.Sprintf("it was ended as %s without an answer of step %q, but %s says %s; find out which is true", seen(row), f.step, f.action, answered(f.state(), rej))

@@ -86,9 +86,9 @@ const (
 // once belongs in fn: after a commit that was lost or rolled back, two deliveries may be told that
 // their event is new.
 //
-// fn follows the rules of the function of [idempotency.Do]. If it ends its transaction itself and then fails, a part
-// of what it did may be committed: each later delivery is [ErrState], until somebody has mended
-// that and calls HandleEvent for the event without fn.
+// fn follows the rules of the function of [idempotency.Do]. If it ends its transaction itself, what it
+// did may be committed, or a part of it: each later delivery is [ErrState], until somebody has looked
+// and calls HandleEvent for the event without fn.
 //
 // Errors: [ErrNotFound], [ErrState] if
 // the event is about a step that has not begun, reverses one that is not known to be done, or says
@@ -120,7 +120,7 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 		case err != nil:
 			return err
 		case there && handled == 0 && fn != nil:
-			return &StateError{Action: fmt.Sprintf("provider event %q", e.ID), State: seen(row), Hint: "its function ended its transaction itself and then failed, so that a part of what it did is committed: find out which, mend it, and call HandleEvent without a function"}
+			return &StateError{Action: fmt.Sprintf("provider event %q", e.ID), State: seen(row), Hint: "its function ended its transaction itself, so that what it did may be committed, or a part of it: find out, mend it, and call HandleEvent without a function"}
 		case there && handled == 0:
 			return r.handled(ctx, q, key, &e)
 		case there:
@@ -332,8 +332,8 @@ func (s *transitions[Tx]) resolveStep(ctx context.Context, q core.Querier, id on
 	if _, err := write.Exec(ctx, q, args...); err != nil {
 		return err
 	}
-	if f.event && row.State == ledger.Parked && !here {
-		return nil // an operator decides what it was parked for
+	if f.event && row.State == ledger.Parked && !here && (row.Mode == ledger.ModeContradicted || row.Restored == 1) {
+		return nil // it waits for a decision about something else
 	}
 	return s.goesOn(ctx, q, id, row, f.step)
 }

@@ -111,7 +111,7 @@ type Event struct {
 	// Body is nil, and Kind empty, after they were erased.
 	Body []byte
 	// Received is when it was handled; zero while the function of [HandleEvent] runs, and if that ended its
-	// transaction itself and then failed: somebody must look what it did.
+	// transaction itself: somebody must look what it did.
 	Received time.Time
 }
 

@@ -145,7 +145,7 @@ WHERE p.owner = $0 AND p.provider = $1 AND p.reference = $2 AND s.namespace = $3
 		// key_hash, event_id.
 		EventEnd: x("event.end", `UPDATE {provider_events} SET received_at = {now} WHERE owner = $0 AND key_hash = $1 AND event_id = $2 AND received_at = 0`),
 		// key_hash.
-		EventList: x("event.list", `SELECT event_id, kind, body, received_at FROM {provider_events} WHERE owner = $0 AND key_hash = $1 ORDER BY received_at, event_id`),
+		EventList: x("event.list", `SELECT event_id, kind, body, received_at FROM {provider_events} WHERE owner = $0 AND key_hash = $1 ORDER BY CASE WHEN received_at = 0 THEN 1 ELSE 0 END, received_at, event_id`),
 
 		Intervene: x("intervene", Intervene),
 		// id.

@@ -48,7 +48,7 @@ func stagedEventAfterDecision[Tx any](e *env[Tx]) {
 							e.Fatal(err)
 						}
 					}
-					want := event.against == d.name
+					want := event.against == d.name && (call != "not done" || event.how == staged.StepDone)
 					e.hears(store, said("evt_1", s.ProviderKey(ref(key), "pay"), event.how), func(op staged.Operation) bool {
 						return op.Contradicted == want && op.State == ends
 					})
@@ -78,6 +78,16 @@ func stagedEventAfterDecision[Tx any](e *env[Tx]) {
 // decided returns the runner of an operation whose call had no certain answer and that an operator has ended.
 func (e *env[Tx]) decided(ops *operators.Operators[Tx], key, call string, r operators.Resolution) *staged.Runner[string, string, Tx] {
 	e.Helper()
+	s := e.undecided(key, call)
+	if err := ops.Resolve(e.Ctx, ref(key), r, who()); err != nil {
+		e.Fatalf("%s: %v", key, err)
+	}
+	return s
+}
+
+// undecided returns the runner of an operation that is parked after its only attempt.
+func (e *env[Tx]) undecided(key, call string) *staged.Runner[string, string, Tx] {
+	e.Helper()
 	f := &refund[Tx]{e: e, provider: newProvider()}
 	stages := f.stages()
 	stages.MaxAttempts = 1
@@ -98,9 +108,6 @@ func (e *env[Tx]) decided(ops *operators.Operators[Tx], key, call string, r oper
 		if _, err := s.Complete(e.Ctx); err != nil {
 			e.Fatal(err)
 		}
-	}
-	if err := ops.Resolve(e.Ctx, ref(key), r, who()); err != nil {
-		e.Fatalf("%s: %v", key, err)
 	}
 	return s
 }
@@ -129,10 +136,11 @@ func stagedEventOfAnotherStep[Tx any](e *env[Tx]) {
 			if _, err := staged.Call(ctx, r, staged.ExternalCall[string]{Step: "pay"}, func(context.Context, string) (string, error) { return "paid", nil }); err != nil {
 				return "", err
 			}
+			for time.Since(stepOf(e.show(key), "pay").Begun) < 5*time.Millisecond { // a later step has a later time
+				time.Sleep(time.Millisecond)
+			}
 			return staged.Call(ctx, r, staged.ExternalCall[string]{Step: "ship"}, func(context.Context, string) (string, error) {
-				for begun++; time.Since(stepOf(e.show(key), "pay").Begun) < 5*time.Millisecond; { // a later step has a later time
-					time.Sleep(time.Millisecond)
-				}
+				begun++
 				if _, err := staged.HandleEvent(e.Ctx, store, said("evt_1", pay, staged.StepRejected), nil); err != nil {
 					e.Error(err)
 				}
@@ -206,8 +214,8 @@ func eventEnds[Tx any](e *env[Tx], how string, end func(ctx context.Context, tx 
 	}
 }
 
-// stagedAnsweredMeanwhile lets an event answer the call of the last attempt, and between the read and the
-// parking of one whose lease has ended. What is known is not parked.
+// stagedAnsweredMeanwhile lets an event answer the call of the last attempt before its worker gives up, and that of an
+// operation whose attempts are used up. What is known goes on.
 func stagedAnsweredMeanwhile[Tx any](e *env[Tx]) {
 	store := e.Store(idempotency.Options{})
 	for mode, outside := range map[string]staged.ExternalCall[string]{
@@ -233,6 +241,11 @@ func stagedAnsweredMeanwhile[Tx any](e *env[Tx]) {
 		e.wantState(key, idempotency.StateSucceeded)
 		e.wantRefunded(key)
 		f.provider.want(e, 1, 1)
+	}
+	s := e.undecided("used up", "not done")
+	e.hears(store, said("evt_1", s.ProviderKey(ref("used up"), "pay"), staged.StepDone), func(op staged.Operation) bool { return op.State == idempotency.StateWaiting })
+	if done, err := s.Complete(e.Ctx); err != nil || done.Succeeded != 1 {
+		e.Errorf("its attempts were used up, and then it was done: %+v, %v", done, err)
 	}
 }
 
