@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
@@ -57,14 +56,17 @@ func ExampleLimits_CaptureTx() {
 	if _, err := payouts.Set(ctx, "account-1", 50000); err != nil {
 		panic(err)
 	}
-	payout := limits.Request{Key: "account-1", ID: "payout-9", Amount: 30000, Timeout: time.Hour}
+	payout := limits.Request{Key: "account-1", ID: "payout-9", Amount: 30000} // no Timeout: it would free an amount that is paid
 	reserved, err := payouts.Reserve(ctx, payout)
 	fmt.Println(reserved.State, err)
-	// ... the provider pays 290.00 of it
+	// ... the provider pays 290.00 of it, under a key made from payout.ID, unless reserved.State is limits.Captured
 	payout.Amount = 29000
 	err = kit.DB.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := payouts.CaptureTx(ctx, tx, payout)
-		return err // ... after the program's own statements on tx
+		entry, err := payouts.CaptureTx(ctx, tx, payout)
+		if err != nil || entry.Replayed { // a retry after an unknown commit
+			return err
+		}
+		return nil // ... the program's own statements on tx
 	})
 	fmt.Println(err)
 	s, err := payouts.Get(ctx, "account-1")

@@ -27,7 +27,8 @@ type Request struct {
 	Amount int64
 	// Timeout is the time after which a reservation expires unless it was captured, by the database's
 	// clock: 50 ms to ten years of 366 days. It is rounded down to microseconds. 0 means never: a reservation that is
-	// neither captured nor voided then counts for ever. Only Reserve reads it, and the same call again
+	// neither captured nor voided then counts for ever. Not around a call to a provider: it would free an amount that
+	// may be paid. Only Reserve reads it, and the same call again
 	// does not change it.
 	Timeout time.Duration
 }

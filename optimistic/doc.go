@@ -72,7 +72,8 @@
 //
 // # Isolation
 //
-// Every isolation level is safe. At none of them can a transaction resolve its own
+// Every isolation level from READ COMMITTED on is safe. [Retry] and InTx refuse READ UNCOMMITTED; do not give GetTx
+// and UpdateTx a transaction that was begun at it, because it may read a version that is rolled back. At none of them can a transaction resolve its own
 // conflict: at REPEATABLE READ on MySQL and MariaDB its plain reads keep showing the
 // version of its snapshot, so a loop of read and update would never end. [ConflictError]
 // comes from a locking read, which reads past the snapshot. PostgreSQL answers such an
