@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -162,11 +160,10 @@ func (s *statements) force(ctx context.Context, q core.Querier, name lockname.Na
 
 // SetValue sets what Inspect and List show as the lease's Value, at most [MaxValue]
 // bytes, until the term ends. nil removes it. The value's bytes stay in the lock's row until the
-// next term begins or package reaper deletes the row. It waits for a guarded transaction of the lease for at
-// most five seconds: do not call it inside one.
+// next term begins or package reaper deletes the row. It waits for a guarded transaction of the lease, so inside one
+// it would wait for itself until ctx ends.
 //
-// Errors: [ErrLost], which also ends the lease's context; [holdfast.ErrInvalid];
-// [context.DeadlineExceeded] after the five seconds, when it may still be set later; the driver's.
+// Errors: [ErrLost], which also ends the lease's context; [holdfast.ErrInvalid]; the driver's.
 func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 	if err := keeper.CheckValue(value); err != nil {
 		return err
@@ -177,9 +174,6 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 	}
 	s := kept.Statements()
 	said := false
-	caller := ctx
-	ctx, cancel := context.WithTimeout(ctx, valueWait)
-	defer cancel()
 	err := s.Retry(ctx, func(q core.Querier) error {
 		r, err := s.Compile("set value", dialect.SetLeaseValue).Exec(ctx, q, kept.Attempt().Name.Args(kept.Attempt().ID[:], value)...)
 		said = err == nil && r.Affected > 0
@@ -195,14 +189,8 @@ func (l *Lease) SetValue(ctx context.Context, value []byte) error {
 			return &LostError{Key: l.Key(), Token: l.Token(), Reason: "it had ended when its value was to be set"}
 		}
 	}
-	if err != nil && ctx.Err() != nil && caller.Err() == nil {
-		return fmt.Errorf("sqllock: the value was not set within %v, perhaps because a guarded transaction has the lock's row (inside one, SetValue waits for itself): %w", valueWait, errors.Join(ctx.Err(), err))
-	}
 	return err
 }
-
-// valueWait bounds SetValue.
-const valueWait = 5 * time.Second
 
 // listLeases reads rows between two names.
 func (s *statements) listLeases(ctx context.Context, p position, from, before []byte, all bool, limit int) (page []Info, err error) {

@@ -21,7 +21,7 @@ import (
 func Coordination[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 	t.Helper()
 	for name, test := range map[string]func(*env[Tx]){
-		"Inspect": inspect[Tx], "ValueInside": valueInside[Tx], "List": list[Tx], "ForceRelease": forceRelease[Tx], "Together": together[Tx],
+		"Inspect": inspect[Tx], "List": list[Tx], "ForceRelease": forceRelease[Tx], "Together": together[Tx],
 		"TogetherWithoutDeadlock": togetherWithoutDeadlock[Tx], "Reentry": reentry[Tx], "Election": elections[Tx], "ElectionRun": electionRun[Tx],
 		"Watch": watch[Tx], "WatchEnds": watchEnds[Tx], "WatchPrefix": watchPrefix[Tx], "WatchFails": watchFails[Tx],
 		"Observe": observe[Tx], "Owners": owners[Tx], "OwnersOfOtherLocks": ownersOfOtherLocks[Tx], "OwnersTogether": ownersTogether[Tx],
@@ -85,22 +85,6 @@ func inspect[Tx any](e *env[Tx]) {
 	e.wantValue(l, "expired", "x")
 	e.Must(`UPDATE holdfast_locks SET expires_at = 0 WHERE owner = '' AND name = $1`, leaseRow("expired"))
 	e.wantValue(l, "expired", "")
-}
-
-// valueInside sets a lease's value inside a transaction that it guards. It would wait for itself for ever.
-func valueInside[Tx any](e *env[Tx]) {
-	l := e.locker("one")
-	lease := e.TryAcquire(l, "k")
-	var inside error
-	err := l.InTx(e.Ctx, lease, func(ctx context.Context, _ Tx) error {
-		inside = lease.SetValue(ctx, []byte("x"))
-		return nil
-	})
-	if err != nil || inside == nil || errors.Is(inside, sqllock.ErrLost) || e.Ctx.Err() != nil {
-		e.Errorf("inside: %v; the transaction: %v", inside, err)
-	}
-	e.Check(lease.SetValue(e.Ctx, []byte("y")))
-	e.wantValue(l, "k", "y")
 }
 
 // wantValue wants a value, or none, of a key from both of its readers.
