@@ -12,8 +12,8 @@ var errNotReplicated = errors.New("the server stopped waiting for its synchronou
 
 const notReplicated = "holdfast: not replicated"
 
-// WatchNotices makes Holdfast treat a commit, also that of a single statement, as unknown if its wait for the synchronous standby
-// was cancelled. PostgreSQL answers such a COMMIT with success and a warning, but the
+// WatchNotices makes Holdfast treat a commit, also that of a single statement, as unknown if its
+// wait for the synchronous standby was cancelled. PostgreSQL answers such a COMMIT with success and a warning, but the
 // transaction can be gone after a failover, as tests have shown. Call WatchNotices on the
 // configuration before creating the pool:
 //

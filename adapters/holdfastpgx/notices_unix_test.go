@@ -31,17 +31,7 @@ import (
 // then answers COMMIT with success and a warning. The naive form treats that as committed.
 func TestCommitWithoutItsStandbyIsUnknown(t *testing.T) {
 	t.Parallel()
-	dsn := privateServer(t, "-c", "synchronous_standby_names=nobody")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	admin, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = admin.Close(context.WithoutCancel(ctx)) }()
-	if _, err := admin.Exec(ctx, `SET synchronous_commit = local; CREATE TABLE effects (k text)`); err != nil {
-		t.Fatal(err)
-	}
+	ctx, dsn, admin := withoutStandby(t)
 	for _, watched := range []bool{false, true} {
 		config, err := pgxpool.ParseConfig(dsn)
 		if err != nil {
@@ -78,17 +68,7 @@ func TestCommitWithoutItsStandbyIsUnknown(t *testing.T) {
 // commit that was not Holdfast's: another commit on that connection is none of its business.
 func TestStatementWithoutItsStandby(t *testing.T) {
 	t.Parallel()
-	dsn := privateServer(t, "-c", "synchronous_standby_names=nobody")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	admin, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = admin.Close(context.WithoutCancel(ctx)) }()
-	if _, err := admin.Exec(ctx, `SET synchronous_commit = local; CREATE TABLE effects (k text)`); err != nil {
-		t.Fatal(err)
-	}
+	ctx, dsn, admin := withoutStandby(t)
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -156,6 +136,23 @@ func TestStatementWithoutItsStandby(t *testing.T) {
 	}); err != nil {
 		t.Errorf("a commit on the connection of another: %v", err)
 	}
+}
+
+// withoutStandby starts a server whose synchronous standby never comes. admin does not wait for it.
+func withoutStandby(t *testing.T) (ctx context.Context, dsn string, admin *pgx.Conn) {
+	t.Helper()
+	dsn = privateServer(t, "-c", "synchronous_standby_names=nobody")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	admin, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = admin.Close(context.WithoutCancel(ctx)) })
+	if _, err := admin.Exec(ctx, `SET synchronous_commit = local; CREATE TABLE effects (k text)`); err != nil {
+		t.Fatal(err)
+	}
+	return ctx, dsn, admin
 }
 
 func cancelSyncWait(ctx context.Context, t *testing.T, admin *pgx.Conn) {

@@ -33,6 +33,16 @@ func (s *transitions[Tx]) contradiction(id once.ID, step string, known *ledger.S
 // ended reports whether the state of an operation is final.
 func ended(row *ledger.Row) bool { return row.State != ledger.Pending && row.State != ledger.Parked }
 
+// erased reports whether what was asked and answered is gone.
+func erased(row *ledger.Row) bool {
+	return row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone
+}
+
+// succeeded reports whether an operation has ended so, erased or not.
+func succeeded(row *ledger.Row) bool {
+	return row.State == ledger.Succeeded || row.State == ledger.Tombstone
+}
+
 func answered(state int, rej *idempotency.Rejection) string {
 	words := [...]string{ledger.StepNotDone: "not done", ledger.StepDone: "done", ledger.StepRejected: "rejected"}
 	if rej != nil && rej.Code != "" {
@@ -54,7 +64,7 @@ func (s *transitions[Tx]) tear(ctx context.Context, q core.Querier, id once.ID, 
 func (s *transitions[Tx]) eventAgainst(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, step *ledger.StepRow, f *finding) error {
 	f.contradicts = true
 	rej := f.rejection
-	if row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone {
+	if erased(row) {
 		rej = nil // what is erased stays erased
 	}
 	reason := s.contradiction(id, f.step, step, f.action, f.state(), rej)
@@ -80,21 +90,19 @@ func (s *transitions[Tx]) eventAgainst(ctx context.Context, q core.Querier, id o
 // eventAfter stores the answer of a call whose operation has ended without it: an operator has decided, or
 // it ended, or was cancelled, after "not done". The row is locked.
 func (s *transitions[Tx]) eventAfter(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, step *ledger.StepRow, f *finding) error {
-	succeeded := row.State == ledger.Succeeded || row.State == ledger.Tombstone
-	erased := row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone
 	b, err := s.answerOf(id, step, f)
 	if err != nil {
 		return err
 	}
 	rej := f.rejection
-	if erased {
+	if erased(row) {
 		b, rej = nil, nil // what is erased stays erased
 	}
 	if _, err := s.SQL.StepEnd.Stmt.Exec(ctx, q, id.Args(f.step, f.state(), once.Nullable(b), nil, nil)...); err != nil {
 		return err
 	}
 	stays := step.State == ledger.StepNotDone && f.how != StepDone // what was known: nothing was done
-	if f.contradicts = succeeded != (f.how == StepDone) && !stays; !f.contradicts {
+	if f.contradicts = succeeded(row) != (f.how == StepDone) && !stays; !f.contradicts {
 		return nil
 	}
 	reason := fmt.Sprintf("it was ended as %s without an answer of step %q, but %s says %s; find out which is true", seen(row), f.step, f.action, answered(f.state(), rej))

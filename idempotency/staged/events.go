@@ -90,10 +90,10 @@ const (
 // did may be committed, or a part of it: each later delivery is [ErrState], until somebody has looked
 // and calls HandleEvent for the event without fn.
 //
-// Errors: [ErrNotFound], [ErrState] if
-// the event is about a step that has not begun, reverses one that is not known to be done, or says
-// "not done" while a worker makes the call or after a refusal. After both, answer the provider with an error, so that it delivers the event
-// again: it may have overtaken the answer of the call, or the event before it. Other errors:
+// Errors: [ErrNotFound], [ErrState] if the event is about a step that has not begun, reverses one that
+// is not known to be done, or says "not done" while a worker makes the call or after a refusal. After
+// both, answer the provider with an error, so that it delivers the event again: it may have overtaken
+// the answer of the call, or the event before it. Other errors:
 // [idempotency.ErrUnknown], [holdfast.ErrInvalid], also for a Result of another type, errors of
 // fn.
 func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e ProviderEvent, fn func(ctx context.Context, tx Tx, op Operation) error) (isNew bool, err error) {
@@ -128,7 +128,7 @@ func HandleEvent[Tx any](ctx context.Context, store *idempotency.Store[Tx], e Pr
 			return nil
 		}
 		stored, kind := any(body), e.Kind
-		if row.State == ledger.Tombstone || row.State == ledger.RejectedTombstone {
+		if erased(row) {
 			stored, kind = nil, "" // it was erased
 		}
 		insert := r.SQL.EventInsert
@@ -180,7 +180,7 @@ func (s *transitions[Tx]) handled(ctx context.Context, q core.Querier, id once.I
 
 // apply stores what an event says about a step. torn reports that it contradicts the known answer.
 func (s *transitions[Tx]) apply(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, e *ProviderEvent) (torn bool, err error) {
-	if e.ProviderKey != "" && e.Reference != "" && row.State != ledger.Tombstone && row.State != ledger.RejectedTombstone {
+	if e.ProviderKey != "" && e.Reference != "" && !erased(row) {
 		_, err = s.SQL.StepRefer.Exec(ctx, q, id.Args(e.Step, once.Cut(e.Provider, maxProvider), once.Cut(e.Reference, maxReference), 0)...)
 	}
 	switch {
@@ -342,7 +342,7 @@ func (s *transitions[Tx]) resolveStep(ctx context.Context, q core.Querier, id on
 // done if the operation has succeeded: an operator has found that out.
 func (s *transitions[Tx]) reverse(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, step string) error {
 	open := ledger.StepDone
-	if row.State == ledger.Succeeded || row.State == ledger.Tombstone {
+	if succeeded(row) {
 		open = ledger.StepBegun
 	}
 	res, err := s.SQL.StepReverse.Exec(ctx, q, id.Args(step, open)...)

@@ -70,7 +70,7 @@ func (c connector) Close() error {
 //	  doubtful, not marked --a statement that needs the mark--> lost: the transaction must run again
 //	  implicit --an error that has ended it--> lost: the program's statements are refused
 //
-// raw is set for good when the driver has statements that run unseen: nothing is certain from then on.
+// raw is set for good when statements may run unseen, the driver's or the program's: nothing is certain from then on.
 type keeping struct {
 	driver.Conn
 	native Native
@@ -78,7 +78,7 @@ type keeping struct {
 
 	kept  core.Kept // the setting, if it has a text
 	undo  string    // restores what kept has changed
-	raw   bool      // the driver has statements that run without being seen here
+	raw   bool      // statements may run without being seen here
 	dirty bool      // a statement may have changed the setting
 	open  bool      // a statement that ran outside a transaction may have begun one
 	tx    *implicit // the transaction that runs, if its BEGIN was not sent
@@ -94,13 +94,6 @@ func unwrap(driverConn any) (any, *keeping) {
 		return k.Conn, k
 	}
 	return driverConn, nil
-}
-
-// Unwrap returns the driver's own connection, for programs that use [sql.Conn.Raw]. What they send on it is not
-// seen here.
-func (k *keeping) Unwrap() driver.Conn {
-	k.raw = true
-	return k.Conn
 }
 
 // keep makes the session have a setting. exec runs a statement on it.

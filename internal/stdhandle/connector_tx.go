@@ -48,6 +48,13 @@ func (t *implicit) end(ctx context.Context, text string) error {
 // alive reports whether the transaction of the program's that runs is surely the one that began.
 func (k *keeping) alive() bool { return k.program != nil && !k.program.doubtful && !k.raw }
 
+// Unwrap returns the driver's own connection, for programs that use [sql.Conn.Raw]. What they send on it is not
+// seen here.
+func (k *keeping) Unwrap() driver.Conn {
+	k.raw = true
+	return k.Conn
+}
+
 // running is the transaction that runs, Holdfast's or the program's; nil for none.
 func (k *keeping) running() *seen {
 	if k.tx != nil {
