@@ -172,6 +172,7 @@ func (r *Rejection) Error() string { return "rejected: " + r.Code + ": " + r.Mes
 
 // Reject returns the error with which a function refuses for good: the function's writes are
 // rolled back and the rejection is stored. Any other error rolls back and leaves the key free, so
-// that the call can be tried again. A *[Rejection] that a call in the function returned is not a refusal
-// of the function's own: see [InnerError].
+// that the call can be tried again. An error with a *[Rejection] that a call in the function returned is not
+// a refusal of the function's own: see [InnerError]. A *Rejection that the function takes out of such an
+// error with errors.As, and returns, is.
 func Reject(code, message string) error { return &Rejection{Code: code, Message: message} }

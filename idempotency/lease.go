@@ -40,6 +40,7 @@ type leased[Tx any] struct {
 func (s *Store[Tx]) WithLease(locker *sqllock.Locker[Tx], term sqllock.Term) *Store[Tx] {
 	with := *s // flights are shared: duplicates with and without a lease are duplicates
 	with.lease = &leased[Tx]{locker, term}
+	with.expectNew = new(once.ExpectNew) // so that it reads first: a record answers before the guard
 	return &with
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -106,7 +107,20 @@ func lostLeaseMakesNone[Tx any](e *env[Tx]) {
 	if r, err := e.Do(s.WithLease(l, next.Term()), op); err != nil || r.Outcome != idempotency.Executed {
 		e.Errorf("the next holder: %v, %v", r, err)
 	}
-	// The operation is done, and the former holder gets the replay.
+	// The operation is done, and the former holder gets the replay, also where new keys only are expected.
+	for i := range 8 {
+		if _, err := e.Do(s, conformance.Op(fmt.Sprintf("new %d", i))); err != nil {
+			e.Error(err)
+		}
+	}
+	if _, err := with.Void(e.Ctx, op, "too late"); !errors.Is(err, idempotency.ErrTooLate) {
+		e.Errorf("the former holder's Void: %v, want ErrTooLate", err)
+	}
+	for i := range 8 {
+		if _, err := e.Do(s, conformance.Op(fmt.Sprintf("newer %d", i))); err != nil {
+			e.Error(err)
+		}
+	}
 	if r, err := e.Do(with, op); err != nil || r.Outcome != idempotency.Replayed {
 		e.Errorf("the former holder: %v, %v", r, err)
 	}
