@@ -122,20 +122,20 @@ type batch[R, Tx any] struct {
 	answers []Answer[R]
 }
 
-// claim inserts all rows at once. If some rows exist, it reads those with a lock and inserts the
-// others again. If the insert still conflicts with rows of other transactions, claim splits the
-// rest into halves, down to single rows.
+// claim inserts all rows at once. If some rows exist, or one is refused, it reads those that exist with a
+// lock and inserts the others again. If the insert still conflicts with rows of other transactions, or is
+// refused, claim splits the rest into halves, down to single rows.
 func (b *batch[R, Tx]) claim(ctx context.Context, of []int) error {
 	all, err := b.insert(ctx, of)
 	if err != nil || all {
 		return err
 	}
-	if len(of) == 1 {
-		return b.single(ctx, of[0])
-	}
 	rest, err := b.replay(ctx, of)
 	if err != nil || len(rest) == 0 {
 		return err
+	}
+	if len(of) == 1 {
+		return b.single(ctx, of[0])
 	}
 	if len(rest) < len(of) {
 		return b.claim(ctx, rest)

@@ -30,6 +30,8 @@ type column struct {
 	kind   columnKind
 	most   int64   // of a number without a fraction; bytes of a text
 	narrow bool    // its character set may lack what is not ASCII
+	null   bool    // it may be NULL; a column that may not can get another value for it
+	makes  bool    // for 0 it may get another value: AUTO_INCREMENT
 	keeps  measure // surely
 }
 
@@ -92,6 +94,9 @@ func newKept(table *rowmap.Table, key, compare rowmap.Fields) (k kept, err error
 	if k.columns, err = columnsOf(table, "Options.Compare", compare); err != nil {
 		return k, err
 	}
+	for i := range k.key {
+		k.key[i].makes = true
+	}
 	k.finest = make([]atomicMeasure, len(k.columns))
 	for i, c := range k.columns {
 		k.finest[i].p.Store(&c.keeps)
@@ -110,7 +115,7 @@ func columnsOf(table *rowmap.Table, argument string, fields rowmap.Fields) (colu
 			return nil, err
 		}
 		typ := strings.ToLower(c.Type)
-		col := column{field: fields[i : i+1], kind: columnKinds[typ], most: largest[typ], keeps: measure{fraction: -1}}
+		col := column{field: fields[i : i+1], kind: columnKinds[typ], most: largest[typ], null: !c.NotNull, keeps: measure{fraction: -1}}
 		switch col.kind {
 		case text:
 			col.most = cmp.Or(int64(c.Length), col.most)
@@ -166,7 +171,7 @@ func (c column) measure(row reflect.Value, forms rowmap.Forms) (m measure, known
 	}
 	switch v := v.(type) {
 	case nil:
-		return m, true
+		return m, c.null
 	case bool:
 		return m, c.kind == boolean
 	case int64:
@@ -189,7 +194,7 @@ func (c column) number(v int64) (m measure, known bool) {
 	switch c.kind {
 	case whole, signed:
 		m.size = max(v, -v-1)
-		return m, m.size <= c.most
+		return m, m.size <= c.most && !(v == 0 && c.makes)
 	case decimal:
 		m.size = int64(len(strings.TrimPrefix(strconv.FormatInt(v, 10), "-")))
 		return m, true

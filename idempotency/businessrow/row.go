@@ -57,7 +57,7 @@ func (t *Table[R, Tx]) unchanged(ctx context.Context, q core.Querier, given *R) 
 		return err
 	}
 	if there == nil || len(differing(t.key, row, *there)) > 0 {
-		return once.Invalid("row", fmt.Sprintf("a column of the key %v does not keep the value as it was given (too long, or too fine): give values that it keeps", t.spec.Key))
+		return once.Invalid("row", fmt.Sprintf("a column of the key %v does not keep the value as it was given (too long, too fine, or 0 where the database makes a number for it): give values that it keeps", t.spec.Key))
 	}
 	if columns := differing(t.compare, row, *there); columns != nil {
 		return once.Invalid("row", fmt.Sprintf("the compared columns %v do not keep the value as it was given (too long, too fine, or in another form), so the same request again would be a mismatch: give values as the columns keep them, for instance rounded", columns))

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -42,6 +43,7 @@ type Table[R, Tx any] struct {
 	expectNew once.ExpectNew
 	blockers  *blockers.Env
 	kept      kept
+	strict    atomic.Bool // see refusedFor
 }
 
 // New opens the table and checks once that the key of spec can be claimed: its columns, such as
@@ -175,10 +177,10 @@ func (t *Table[R, Tx]) lead(ctx context.Context, key once.Hash, f *once.Flight[R
 	if err != nil {
 		return idempotency.Result[R]{}, call.Tries, once.Settle(inProgress(err, watch.Found()...))
 	}
-	shared = stored
-	if executed {
+	if executed { // the others read what fn has made of the row
 		return idempotency.Result[R]{Value: row, Outcome: idempotency.Executed}, call.Tries, nil
 	}
+	shared = stored
 	res, err = t.replay(row, *stored)
 	return res, call.Tries, err
 }
@@ -192,16 +194,25 @@ func (t *Table[R, Tx]) look(ctx context.Context, row R) (there *R, err error) {
 	return there, err
 }
 
-// refusedFor reports whether a claim was refused by another unique key only because its own is taken by the
-// same row: PostgreSQL and SQLite look at the key first, but if the row was committed since, they find it in
-// the index that is older.
+// refusedFor reports whether a claim was refused although its row stands. A trigger, or a constraint that is
+// newer than the row, refuses it before the key is looked at: such a table is strict from then on. And
+// PostgreSQL and SQLite look at the key before other unique keys, but if the row was committed since, they
+// find it in the index that is older.
 func (t *Table[R, Tx]) refusedFor(ctx context.Context, row R, err error) bool {
 	var inFunc *once.FuncError
-	if !errors.Is(err, ErrUniqueViolation) || errors.As(err, &inFunc) {
+	var atClaim *once.ClaimError
+	other := errors.Is(err, ErrUniqueViolation)
+	if errors.As(err, &inFunc) || !other && !(errors.As(err, &atClaim) && t.access.Dialect.Refuses(err)) {
 		return false
 	}
-	there, err := t.look(ctx, row)
-	return err == nil && there != nil
+	there, lookErr := t.look(ctx, row)
+	if lookErr != nil || there == nil {
+		return false
+	}
+	if !other {
+		t.strict.Store(true)
+	}
+	return true
 }
 
 // transact runs one transaction: claim, function, commit.
@@ -296,26 +307,20 @@ func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res idempoten
 	if err := t.access.Alive(ctx, q); err != nil {
 		return res, err
 	}
-	won, err := t.claim(ctx, q, row)
-	if err == nil && won {
-		err = t.unchanged(ctx, q, &row)
+	b := &batch[R, Tx]{t: t, q: q, rows: []R{row}, answers: make([]Answer[R], 1)}
+	claim := b.single
+	if t.strict.Load() { // behind a savepoint
+		claim = func(ctx context.Context, _ int) error { return b.claim(ctx, []int{0}) }
 	}
-	if err != nil {
+	if err := claim(ctx, 0); err != nil {
 		return res, t.explainTx(err)
-	}
-	if won {
-		keep = true
-		return idempotency.Result[R]{Value: row, Outcome: idempotency.Executed}, nil
-	}
-	there, err := t.find(ctx, q, t.lock, row)
-	switch {
-	case err != nil:
-		return res, t.explainTx(err)
-	case there == nil:
-		return res, ErrUniqueViolation
 	}
 	keep = true
-	return t.replay(row, *there)
+	a := b.answers[0]
+	if a.Err != nil {
+		return res, a.Err
+	}
+	return idempotency.Result[R]{Value: a.Row, Outcome: a.Outcome}, nil
 }
 
 // explainTx returns a RetryError if the engine asks for a new transaction.

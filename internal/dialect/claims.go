@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"strconv"
@@ -250,8 +251,8 @@ func (c RowClaim) Won(a core.Reply) (won bool, err error) {
 	return c.dialect.Rows.Verdict.Won(a.Result), nil
 }
 
-// RunAll inserts n rows, all of them or none. It inserts none if a key exists, also another unique key: Run
-// tells which.
+// RunAll inserts n rows, all of them or none. It inserts none if a key exists, also another unique key, or if a
+// row is refused: Run tells which.
 func (c RowClaim) RunAll(ctx context.Context, q core.Querier, n int, args ...any) (all bool, err error) {
 	tuples := make([]string, n)
 	for i := range tuples {
@@ -261,15 +262,15 @@ func (c RowClaim) RunAll(ctx context.Context, q core.Querier, n int, args ...any
 	insert.Prepared = false                    // there are too many texts
 	if c.dialect.Rows.Verdict == ByDuplicate { // a refused statement is undone as a whole
 		_, err := insert.Exec(ctx, q, args...)
-		return err == nil, c.lost(err)
+		return err == nil, c.refused(err)
 	}
 	// The statement skips existing rows.
 	if _, err := (core.Stmt{Name: "row.savepoint", Text: `SAVEPOINT holdfast_batch`}).Exec(ctx, q); err != nil {
 		return false, err
 	}
 	r, err := insert.Exec(ctx, q, args...)
-	// One that another unique key refused may be there by now, in both: one by one, they are looked for.
-	if err != nil && c.dialect.Classify(err) != Duplicate {
+	// One that is refused may be there by now: one by one, they are looked for.
+	if c.refused(err) != nil {
 		return false, err
 	}
 	all = err == nil && r.Affected == int64(n)
@@ -277,13 +278,23 @@ func (c RowClaim) RunAll(ctx context.Context, q core.Querier, n int, args ...any
 	if !all {
 		end = `ROLLBACK TO SAVEPOINT holdfast_batch`
 	}
-	_, err = (core.Stmt{Name: "row.savepoint end", Text: end}).Exec(ctx, q)
-	return all, err
+	if _, endErr := (core.Stmt{Name: "row.savepoint end", Text: end}).Exec(ctx, q); endErr != nil {
+		return false, cmp.Or(err, endErr)
+	}
+	return all, nil
 }
 
 // lost returns nil if err only means that the claim lost.
 func (c RowClaim) lost(err error) error {
 	if c.dialect.Rows.Verdict == ByDuplicate && c.dialect.Classify(err) == Duplicate {
+		return nil
+	}
+	return err
+}
+
+// refused returns nil if err only means that the server refused a row.
+func (c RowClaim) refused(err error) error {
+	if err != nil && (c.dialect.Classify(err) == Duplicate || c.dialect.Refuses(err)) {
 		return nil
 	}
 	return err

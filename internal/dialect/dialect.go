@@ -9,7 +9,9 @@
 package dialect
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -297,6 +299,16 @@ func (d *Dialect) Passes(err error) bool {
 		return true
 	}
 	return d.Disconnected(err)
+}
+
+// Refuses reports whether err may be the server's answer to a row that it does not take: a trigger, or a
+// constraint other than a unique key, refuses it.
+func (d *Dialect) Refuses(err error) bool {
+	switch d.Classify(err) {
+	case Other, Referenced, Refused, Fenced:
+		return !d.Disconnected(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	}
+	return false
 }
 
 // Ident quotes an identifier.
