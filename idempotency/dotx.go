@@ -17,8 +17,8 @@ import (
 // takes effect when the caller commits.
 //
 // After a nil error, a *[Rejection], [ErrMismatch] or [ErrExpired], the transaction can continue.
-// After [holdfast.ErrInvalid] and [ErrNested] it is untouched. After every other error, such as
-// [ErrSimilar] or [ErrTooMany], Holdfast has rolled tx back: begin again and run the whole transaction ([holdfast.ErrRetry],
+// After [ErrNested] it is untouched, and after a [holdfast.ErrInvalid] about op or tx; one about the
+// result rolls it back, too. After every other error, such as [ErrSimilar] or [ErrTooMany], Holdfast has rolled tx back: begin again and run the whole transaction ([holdfast.ErrRetry],
 // [ErrInProgress]), or give up. Statements that the caller runs after an error on a connection of
 // its own are not protected.
 //

@@ -45,11 +45,11 @@ func (e *TooLateError) Is(target error) bool { return target == ErrTooLate }
 // Void ends the key of an operation that was not executed, so that it never is: for a cancel that may
 // overtake its original. The key gets a final [Rejection] with [CodeVoided] and the reason, which every later Do and
 // DoTx with it returns, whatever its request. It is kept as long as the key of an executed operation, by KeyTTL,
-// and not by RejectionTTL: a KeyTTL must be longer than an original can be late.
+// and not by RejectionTTL or ResultTTL: a KeyTTL must be longer than an original can be late.
 //
 // The outcome is Executed if this call has voided the operation, and Replayed if another call had. If the
-// operation was done or rejected before, the error is [ErrTooLate], and nothing changes. While another call
-// is at the operation, Void waits for it as a duplicate does, as Op.Wait says.
+// operation was done or rejected before, or the reason of its void was erased, the error is [ErrTooLate], and
+// nothing changes. While another call is at the operation, Void waits for it as a duplicate does, as Op.Wait says.
 //
 // Never both: a void is a claim of its key like any other call's; see internal/test/model/lockfirst.pml and
 // claimfirst.pml.
@@ -100,6 +100,7 @@ func (s *Store[Tx]) voiding(ctx context.Context, op Op, reason string) (keeps *S
 	}
 	c.requestID = requestID(ctx)
 	keeps = internals[Tx]{s}.KeepsRejections()
+	keeps.options.ResultTTL = keeps.options.KeyTTL // the reason is all that says that it was a void
 	no, err = keeps.options.encode(c, rejected, &Rejection{Code: CodeVoided, Message: reason})
 	return keeps, c, no, err
 }

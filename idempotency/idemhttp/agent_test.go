@@ -61,12 +61,12 @@ func told(response *http.Response, err error) string {
 		return unknown
 	case response.Header.Get(idemclient.HeaderConfirm) != "":
 		return "ASK THE USER: a refund like this one was made before. It needs their word, and the same tool cannot give it."
-	case response.StatusCode == http.StatusNotFound:
+	case idemclient.Definite(response):
+		return "FINAL: " + string(text) // also a replayed 404
+	case response.StatusCode == http.StatusNotFound && response.Request.Method == http.MethodGet:
 		return "NOT STORED: it was not done, or is on its way. Call the refund tool with the same arguments."
-	case !idemclient.Definite(response):
-		return "NOT DECIDED: call the tool again with the same arguments."
 	}
-	return "FINAL: " + string(text)
+	return "NOT DECIDED: call the tool again with the same arguments."
 }
 
 // TestAgent plays what agents do, with the tools of docs/howto/agents.md.
@@ -96,6 +96,10 @@ func TestAgent(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		if r.PathValue("order") == "none" {
+			http.Error(w, "no such order", http.StatusNotFound)
+			return nil
+		}
 		if _, err := tx.ExecContext(r.Context(), `INSERT INTO refunds VALUES (?, ?)`, r.PathValue("order"), cents); err != nil {
 			return err
 		}
@@ -117,6 +121,9 @@ func TestAgent(t *testing.T) {
 		{"the model forgot it", refundTool(ctx, client, server.URL, "task-1", "42", "1250"), "FINAL: refunded 1250"},
 		{"a look after", lookUpTool(ctx, client, server.URL, "task-1", "42"), "FINAL: refunded 1250"},
 		{"other arguments", refundTool(ctx, client, server.URL, "task-1", "42", "1300"), "FINAL: {"}, // 422
+		{"no such order", refundTool(ctx, client, server.URL, "task-3", "none", "5"), "NOT DECIDED"}, // its replay is final
+		{"a look at it", lookUpTool(ctx, client, server.URL, "task-3", "none"), "FINAL: no such order"},
+		{"the same again", refundTool(ctx, client, server.URL, "task-3", "none", "5"), "FINAL: no such order"},
 		{"another task, the same refund", refundTool(ctx, client, server.URL, "task-2", "42", "1250"), "ASK THE USER"},
 	} {
 		if !strings.HasPrefix(step.got, step.want) {

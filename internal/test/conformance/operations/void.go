@@ -191,6 +191,21 @@ func voidLasts[Tx any](e *env[Tx]) {
 	e.void(s, conformance.Op("hour"), idempotency.Executed)
 	_, err := e.Do(s, conformance.Op("hour"))
 	e.isVoided("Do", err)
+
+	// A result's end ends no void, and its erasure leaves the key closed.
+	s = e.Store(idempotency.Options{ResultTTL: 50 * time.Millisecond, KeyTTL: time.Hour})
+	e.void(s, conformance.Op("result"), idempotency.Executed)
+	if n := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE op_key = $1 AND result_expires_at - finished_at > 1800000000`, []byte("result")); n != 1 {
+		e.Error("the reason of a void ends before its key")
+	}
+	_, err = s.EraseScope(e.Ctx, idempotency.Erasure{Owner: conformance.Op("").Owner, Actor: holdfast.Actor{By: "test", Reason: "a test"}})
+	e.Check(err)
+	if _, err := s.Void(e.Ctx, conformance.Op("result"), "again"); !errors.Is(err, idempotency.ErrTooLate) {
+		e.Errorf("Void of an erased void: %v", err)
+	}
+	if _, err := e.Do(s, conformance.Op("result")); !errors.Is(err, idempotency.ErrExpired) {
+		e.Errorf("Do of an erased void: %v", err)
+	}
 }
 
 // voidBeside sends originals and their voids at the same time, from two stores. Of each pair, one wins.
