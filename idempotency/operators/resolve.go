@@ -110,6 +110,15 @@ func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, w
 		if err != nil {
 			return err
 		}
+		if row.State != ledger.Parked { // a function of Do may have started it under its own name and key
+			record, _, err := o.recordState(ctx, q, id)
+			switch {
+			case err != nil && !errors.Is(err, staged.ErrNotFound):
+				return err
+			case record == idempotency.StateUnknown:
+				return o.resolveRecord(ctx, q, id, r)
+			}
+		}
 		switch {
 		case row.State != ledger.Parked:
 			return &staged.StateError{Action: r.action(), State: idempotency.State(row.Seen()), Hint: "only what is unknown can be resolved"}
@@ -254,7 +263,8 @@ func (o *Operators[Tx]) recorded(ctx context.Context, q core.Querier, id once.ID
 // its events. The key stays, so the operation is not executed again; duplicates get
 // [idempotency.ErrExpired]. Only an operation that has ended can be erased: otherwise Erase
 // returns [staged.ErrState]. Interventions stay, and so does the key's text: do not derive keys
-// from data that must be erased.
+// from data that must be erased. Of an operation that a function of Do has started under its own name and
+// key, Erase erases the record of Do too.
 //
 // Errors: [staged.ErrState], [staged.ErrNotFound], [idempotency.ErrUnknown],
 // [holdfast.ErrInvalid], errors of the driver.
@@ -265,23 +275,50 @@ func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who holdfast.
 	id := o.staged.ID(ref)
 	const hint = "only what has ended, and was not erased before, can be erased: resolve it first"
 	return o.intervene(ctx, id, "erase", who, func(ctx context.Context, q core.Querier) error {
-		var state idempotency.State
-		var erased bool
-		row, err := o.ledger.Touch(ctx, q, id)
+		op, err := o.eraseStaged(ctx, q, id)
+		var record erasable
+		if err == nil && !op.open() {
+			record, err = o.eraseRecord(ctx, q, id)
+		}
 		switch {
-		case err == nil:
-			state = idempotency.State(row.Seen())
-			erased, err = o.ledger.Erase(ctx, q, id)
-		case errors.Is(err, staged.ErrNotFound):
-			if state, _, err = o.recordState(ctx, q, id); err == nil {
-				var res core.Result
-				res, err = o.sql.erase.Exec(ctx, q, id.Args()...)
-				erased = res.Affected == 1
-			}
+		case err != nil || op.erased || record.erased:
+			return err
+		case op.state == idempotency.StateAbsent && record.state == idempotency.StateAbsent:
+			return staged.ErrNotFound
 		}
-		if err == nil && !erased {
-			err = &staged.StateError{Action: "erase", State: state, Hint: hint}
-		}
-		return err
+		return &staged.StateError{Action: "erase", State: max(op.state, record.state), Hint: hint}
 	})
+}
+
+// erasable is what Erase has found in one of the tables: StateAbsent for nothing.
+type erasable struct {
+	state  idempotency.State
+	erased bool
+}
+
+// open reports whether it has not ended.
+func (e erasable) open() bool {
+	return !e.erased && e.state != idempotency.StateAbsent && e.state != idempotency.StateSucceededExpired && e.state != idempotency.StateRejectedExpired
+}
+
+func (o *Operators[Tx]) eraseStaged(ctx context.Context, q core.Querier, id once.ID) (e erasable, err error) {
+	row, err := o.ledger.Touch(ctx, q, id)
+	if errors.Is(err, staged.ErrNotFound) {
+		return e, nil
+	} else if err == nil {
+		e.state = idempotency.State(row.Seen())
+		e.erased, err = o.ledger.Erase(ctx, q, id)
+	}
+	return e, err
+}
+
+func (o *Operators[Tx]) eraseRecord(ctx context.Context, q core.Querier, id once.ID) (e erasable, err error) {
+	if e.state, _, err = o.recordState(ctx, q, id); errors.Is(err, staged.ErrNotFound) {
+		return erasable{}, nil
+	} else if err == nil {
+		var res core.Result
+		res, err = o.sql.erase.Exec(ctx, q, id.Args()...)
+		e.erased = res.Affected == 1
+	}
+	return e, err
 }

@@ -310,6 +310,18 @@ func operatorsRecords[Tx any](e *env[Tx]) {
 			e.Errorf("%s: %+v", name, op.Interventions)
 		}
 	}
+	// One beside a staged operation with the same name and key, which has ended.
+	_, runner := e.stagedRefunds(0)
+	if _, err := runner.Do(e.Ctx, stagedOp("free"), "free"); err != nil {
+		e.Error(err)
+	}
+	e.Must(`UPDATE holdfast_records SET state = 1, result = NULL, finished_at = NULL WHERE op_key = $1`, []byte("free"))
+	if err := ops.Resolve(e.Ctx, ref("free"), operators.Resolution{Free: true}, who()); err != nil {
+		e.Errorf("beside a staged operation: %v", err)
+	}
+	if err := ops.Resolve(e.Ctx, ref("free"), operators.Resolution{Free: true}, who()); !errors.Is(err, staged.ErrState) {
+		e.Errorf("the staged operation: %v", err)
+	}
 }
 
 func operatorsErase[Tx any](e *env[Tx]) {
@@ -339,7 +351,12 @@ func operatorsErase[Tx any](e *env[Tx]) {
 		}
 		return n
 	}
-	if n := count(); n != 1+1+3+1+1 {
+	// A function of Do may start an operation under its own name and key.
+	op := idempotency.Op{Name: "refund", Key: "a", NoFingerprint: true}
+	if _, err := idempotency.Do(e.Ctx, store, op, func(ctx context.Context, tx Tx) (string, error) { return secret, nil }); err != nil {
+		e.Error(err)
+	}
+	if n := count(); n != 1+1+3+1+2 {
 		e.Errorf("%d rows with contents", n)
 	}
 	for _, key := range []string{"a", "record"} {
