@@ -53,7 +53,7 @@ func TestTracerIsTold(t *testing.T) {
 		"row.lock":                  {"not_found"},
 		"row.next":                  {"acquired"},
 		"transaction":               {"done", "error"},
-		"idempotency.do":            {"error", "executed", "expired", "in_progress", "invalid", "mismatch", "rejected", "replayed", "similar", "unknown"},
+		"idempotency.do":            {"error", "executed", "expired", "in_progress", "invalid", "mismatch", "rejected", "replayed", "similar", "unfinished", "unknown"},
 		"idempotency.do_tx":         {"executed"},
 		"business_row.do":           {"executed", "replayed"},
 		"business_row.claim_tx":     {"mismatch"},

@@ -60,7 +60,7 @@ func fromTraceParent(text string) (at trace.SpanContext, ok bool) {
 // fault reports whether an outcome is an error of the service, or of what it depends on.
 func fault(outcome string) bool {
 	switch outcome {
-	case "unknown", "parked", "nested", "lost", "timeout", "rolled_back", "tx_lost", "refused", "schema", "unsupported", "aborted", "error":
+	case "unknown", "unfinished", "parked", "nested", "lost", "timeout", "rolled_back", "tx_lost", "refused", "schema", "unsupported", "aborted", "error":
 		return true
 	}
 	return false

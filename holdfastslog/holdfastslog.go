@@ -111,7 +111,7 @@ func (t *tracer) Event(ctx context.Context, f holdfast.Event) {
 
 func levelOf(outcome string) slog.Level {
 	switch outcome {
-	case trace.Refused:
+	case trace.Refused, trace.Unfinished:
 		return slog.LevelError
 	case trace.Retrying:
 		return slog.LevelInfo

@@ -79,7 +79,7 @@ func TestLevels(t *testing.T) {
 		levels[level][what] = true
 	}
 	for level, want := range map[string][]string{
-		"ERROR":   {"holdfast: outbox.dead", "holdfast: staged.parked"},
+		"ERROR":   {"holdfast: call unfinished", "holdfast: outbox.dead", "holdfast: staged.parked"},
 		"WARN":    {"holdfast: call aborted", "holdfast: call error", "holdfast: call unknown", "holdfast: lease.lost"},
 		"INFO":    {"holdfast: call retrying", "holdfast: http.unkeyed", "holdfast: similar.again"},
 		"DEBUG-4": {"holdfast: statement"},

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/errcode"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 var (
@@ -147,6 +148,9 @@ type UnfinishedError struct{}
 func (*UnfinishedError) Error() string {
 	return "idempotency: outcome unknown: the key was claimed and committed without a result (DDL or a commit inside the function?): check the effects, then resolve the record"
 }
+
+// TraceOutcome names the outcome in spans and metrics: a person has to act.
+func (*UnfinishedError) TraceOutcome() string { return trace.Unfinished }
 
 // Is reports whether target is ErrUnknown.
 func (*UnfinishedError) Is(target error) bool { return target == ErrUnknown }

@@ -12,6 +12,7 @@ const (
 	Similar          = "similar"
 	Expired          = "expired"
 	Unknown          = "unknown"
+	Unfinished       = "unfinished"
 	Parked           = "parked"
 	Retrying         = "retrying"
 	Settling         = "settling"
