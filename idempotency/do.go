@@ -125,7 +125,7 @@ func (s *Store[Tx]) lead(ctx context.Context, p *pending, f *once.Flight[record]
 	if s.ceilings != nil {
 		attempts.Admit = func(ctx context.Context) error { return s.admit(ctx, s.access.Pool, p.op.Owner, 0) }
 		defer func() {
-			if attempts.Admitted && (o == Replayed || err != nil && !errors.Is(err, ErrUnknown)) {
+			if attempts.Admitted && o != Executed && !errors.Is(err, ErrUnknown) { // also when the function panics
 				s.ceilings.giveBack(p.op.Owner)
 			}
 		}()

@@ -60,6 +60,11 @@ func ceilingOfNewKeys[Tx any](e *env[Tx]) {
 		if !errors.Is(err, failed) {
 			e.Fatal(err)
 		}
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = idempotency.Do(e.Ctx, s, of("eve", fmt.Sprint("panicked", i)), func(context.Context, Tx) (string, error) { panic("boom") })
+			e.Error("the panic is gone")
+		}()
 	}
 	for i := range 12 { // half of them refusals, which are the cheapest to make
 		_, err := e.issue(s, of("eve", fmt.Sprint(i)), i%2 == 1)
