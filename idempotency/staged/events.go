@@ -34,7 +34,7 @@ type ProviderEvent struct {
 	// repeats that key. Reference identifies it by the provider's own name for the call, such as
 	// "re_1Nispe2eZ" (see SetReference and Accepted), with the Provider of its ExternalCall and
 	// the owner Ref.Owner. Otherwise set Ref. With a ProviderKey, Reference is kept with the step if
-	// that has none.
+	// that has none, and Provider too, if it is given.
 	ProviderKey         string
 	Provider, Reference string
 	Ref                 Ref
@@ -181,7 +181,7 @@ func (s *transitions[Tx]) handled(ctx context.Context, q core.Querier, id once.I
 // apply stores what an event says about a step. torn reports that it contradicts the known answer.
 func (s *transitions[Tx]) apply(ctx context.Context, q core.Querier, id once.ID, row *ledger.Row, e *ProviderEvent) (torn bool, err error) {
 	if e.ProviderKey != "" && e.Reference != "" && !erased(row) {
-		_, err = s.SQL.StepRefer.Exec(ctx, q, id.Args(e.Step, once.Cut(e.Provider, maxProvider), once.Cut(e.Reference, maxReference), 0)...)
+		_, err = s.SQL.StepRefer.Exec(ctx, q, id.Args(e.Step, orNull(once.Cut(e.Provider, maxProvider)), once.Cut(e.Reference, maxReference), 0)...)
 	}
 	switch {
 	case err != nil || e.Outcome == NoOutcome:

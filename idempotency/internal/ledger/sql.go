@@ -112,8 +112,8 @@ WHERE p.owner = $0 AND p.provider = $1 AND p.reference = $2 AND s.namespace = $3
 		StepType: x("step.type", `UPDATE {steps} SET result_type = $3 WHERE owner = $0 AND key_hash = $1 AND name = $2`),
 		// key_hash, name, state, result (of a step that has ended).
 		StepCorrect: x("step.correct", `UPDATE {steps} SET state = $3, result = $4, moved_at = {now} WHERE owner = $0 AND key_hash = $1 AND name = $2 AND state IN (2, 3)`),
-		// key_hash, name, provider, reference (NULL keeps one), 1 to replace an existing reference.
-		StepRefer: x("step.refer", `UPDATE {steps} SET provider = CASE WHEN $5 = 1 OR reference IS NULL THEN COALESCE($3, provider) ELSE provider END,
+		// key_hash, name, provider, reference (NULL keeps one, and a provider without a name is ''), 1 to replace an existing reference.
+		StepRefer: x("step.refer", `UPDATE {steps} SET provider = CASE WHEN $5 = 1 OR reference IS NULL THEN COALESCE($3, provider, CASE WHEN COALESCE($4, reference) IS NULL THEN NULL ELSE '' END) ELSE provider END,
  reference = CASE WHEN $5 = 1 OR reference IS NULL THEN COALESCE($4, reference) ELSE reference END WHERE owner = $0 AND key_hash = $1 AND name = $2`),
 		// key_hash.
 		StepNames: x("step.names", `SELECT name FROM {steps} WHERE owner = $0 AND key_hash = $1 ORDER BY name`),

@@ -292,6 +292,19 @@ func stagedReferenceKept[Tx any](e *env[Tx]) {
 			e.Error(err)
 		}
 	}
+	// The key says whose the reference is, and the event does not.
+	f, s = e.stagedRefunds(0)
+	f.outside.Provider = "bank"
+	if _, err := s.Do(e.Ctx, stagedOp("b"), "b"); err != nil {
+		e.Error(err)
+	}
+	first = staged.ProviderEvent{ID: "evt_1", ProviderKey: s.ProviderKey(ref("b"), "pay"), Reference: "re_b"}
+	later = staged.ProviderEvent{ID: "evt_2", Provider: "bank", Reference: "re_b", Outcome: staged.StepReversed}
+	for _, event := range []staged.ProviderEvent{first, later} {
+		if _, err := staged.HandleEvent(e.Ctx, store, event, nil); err != nil {
+			e.Errorf("%s: %v", event.ID, err)
+		}
+	}
 }
 
 // stagedDoneAfterAll reports a call as done after it was taken for not done. It is not made again.
