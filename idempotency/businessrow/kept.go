@@ -194,7 +194,7 @@ func (c column) number(v int64) (m measure, known bool) {
 	switch c.kind {
 	case whole, signed:
 		m.size = max(v, -v-1)
-		return m, m.size <= c.most && !(v == 0 && c.makes)
+		return m, m.size <= c.most && (v != 0 || !c.makes)
 	case decimal:
 		m.size = int64(len(strings.TrimPrefix(strconv.FormatInt(v, 10), "-")))
 		return m, true

@@ -202,7 +202,8 @@ func (t *Table[R, Tx]) refusedFor(ctx context.Context, row R, err error) bool {
 	var inFunc *once.FuncError
 	var atClaim *once.ClaimError
 	other := errors.Is(err, ErrUniqueViolation)
-	if errors.As(err, &inFunc) || !other && !(errors.As(err, &atClaim) && t.access.Dialect.Refuses(err)) {
+	refused := errors.As(err, &atClaim) && t.access.Dialect.Refuses(err)
+	if errors.As(err, &inFunc) || !other && !refused {
 		return false
 	}
 	there, lookErr := t.look(ctx, row)

@@ -353,7 +353,7 @@ func operatorsErase[Tx any](e *env[Tx]) {
 	}
 	// A function of Do may start an operation under its own name and key.
 	op := idempotency.Op{Name: "refund", Key: "a", NoFingerprint: true}
-	if _, err := idempotency.Do(e.Ctx, store, op, func(ctx context.Context, tx Tx) (string, error) { return secret, nil }); err != nil {
+	if _, err := idempotency.Do(e.Ctx, store, op, func(context.Context, Tx) (string, error) { return secret, nil }); err != nil {
 		e.Error(err)
 	}
 	if n := count(); n != 1+1+3+1+2 {
