@@ -91,7 +91,7 @@ race: $(TESTSERVERS) ## The same under the race detector, on ENGINES: two have t
 # What needs more than a role has: the operator's work, the owner's (triggers, DDL), and tables under
 # other names, for which a test prints no grants.
 ROLES_OTHERS = PrefixAndSchema|DDLInTheFunction|BadGuard|VersionIsEnforced|RowTablesAreChecked|AfterRestoreClone|Enforce.*|Procedure.*|NoLostUpdateOverRows|TablesAreMissing|GuardedRowIsPassedOver
-ROLES_OPERATORS = SimilarScopes|WhoExecutedGoes|TwinErasure|EraseStagedOwner|EraseOwner|EraseManyPages|HashedKeys|LostLeaseMakesNone|VoidLasts|ForceRelease|^Together$$|DeadLetter$$|DeathIsBlamedOnItsMessage|HeldUpKeyHidesNone|^Cleared$$
+ROLES_OPERATORS = SimilarScopes|WhoExecutedGoes|TwinErasure|EraseStagedOwner|EraseOwner|EraseManyPages|HashedKeys|LostLeaseMakesNone|VoidLasts|OutliveTheirRow|ForceRelease|^Together$$|DeadLetter$$|DeathIsBlamedOnItsMessage|HeldUpKeyHidesNone|^Cleared$$
 ROLES = $(WITHSERVERS) env $(GOTEST) $(BUILD) $(PARALLEL) $(ARGS) -skip '//($(ROLES_OTHERS)$(1))|///($(ROLES_OTHERS))|////($(ROLES_OTHERS)$(if $(1),|^Again$$))' -run '^Test($(2))$$/^($(or $(4),SQL))$$$(if $(5),/$(5))' $(3)
 
 .PHONY: roles

@@ -145,7 +145,7 @@ func shellLines(page string) []string {
 func parsed(line string) (*cobra.Command, error) {
 	root := newRoot()
 	root.InitDefaultCompletionCmd()
-	cmd, rest, err := root.Find(longFlags(words(line)))
+	cmd, rest, err := root.Find(longFlags(root, words(line)))
 	if err == nil {
 		err = cmd.ParseFlags(rest)
 	}

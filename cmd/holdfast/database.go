@@ -52,9 +52,16 @@ func addNamespace(to *pflag.FlagSet, into *string) {
 // namespace is a flag whose default is in the environment, and therefore not in the help.
 type namespace string
 
-func (n *namespace) String() string     { return "" }
-func (n *namespace) Set(s string) error { *n = namespace(s); return nil }
-func (n *namespace) Type() string       { return "string" }
+func (n *namespace) String() string { return "" } // no default is shown
+func (n *namespace) Type() string   { return "string" }
+
+func (n *namespace) Set(s string) error {
+	if s == "" {
+		return errEmpty
+	}
+	*n = namespace(s)
+	return nil
+}
 
 func text(s string) string { return display.Text(s) }
 

@@ -34,6 +34,7 @@ type listFlags struct {
 func (l *listFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&l.prefix, "begin", "", "only keys that begin so")
 	cmd.Flags().StringVar(&l.owner, "owner", "", "only the keys of this owner")
+	mayBeEmpty(cmd.Flags(), "owner")
 }
 
 func (l *listFlags) options(cmd *cobra.Command) sqllock.ListOptions {
@@ -253,6 +254,7 @@ func newLocksRelease(f *flags) *cobra.Command {
 	}
 	k.add(cmd)
 	cmd.Flags().StringVar(&owner, "owner", "", "the owner of the key")
+	mayBeEmpty(cmd.Flags(), "owner")
 	who.add(cmd)
 	propose.add(cmd)
 	oneOf(cmd, &kind, "kind", "lease", "whose lock", "lease\tone holder", "fair\ttickets in a queue", "semaphore\tpermits")

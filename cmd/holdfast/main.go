@@ -36,7 +36,7 @@ func main() {
 // run is main with its inputs as arguments. It returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot() //nolint:contextcheck // the context comes with ExecuteContext
-	root.SetArgs(longFlags(args))
+	root.SetArgs(longFlags(root, args))
 	root.SetOut(completionsFor(args, stdout))
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -53,22 +53,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // errorLine is an error as people read it.
 func errorLine(err error) string {
 	return "holdfast: " + strings.TrimPrefix(withoutPassword(err.Error()), "holdfast: ")
-}
-
-// longFlags accepts -dsn for --dsn, as Go's own flag package does. The one-letter flags are -h and -o.
-func longFlags(args []string) []string {
-	out := make([]string, len(args))
-	for i, a := range args {
-		if a == "--" {
-			copy(out[i:], args[i:])
-			break
-		}
-		if len(a) > 2 && a[0] == '-' && a[1] != '-' && !strings.HasPrefix(a, "-o=") {
-			a = "-" + a
-		}
-		out[i] = a
-	}
-	return out
 }
 
 var password = regexp.MustCompile(`(://[^:@/\s]*:).*@`)

@@ -55,6 +55,7 @@ type refFlags struct {
 
 func (r *refFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.owner, "owner", "", "the operation's owner (tenant, merchant or account), none where the program has one only")
+	mayBeEmpty(cmd.Flags(), "owner")
 	cmd.Flags().StringVar(&r.name, "name", "", "the operation's name (required)")
 	_ = cmd.MarkFlagRequired("name") // the flag exists
 	r.key.add(cmd)

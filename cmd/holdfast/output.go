@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func (o *outputFlags) add(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	p.BoolVar(&o.json, "json", false, "short for --output json")
 	root.MarkFlagsMutuallyExclusive("output", "json")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return o.check() }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return cmp.Or(checkEmpty(cmd), o.check()) }
 }
 
 func (o *outputFlags) check() error {

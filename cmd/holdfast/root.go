@@ -35,6 +35,7 @@ func newRoot() *cobra.Command {
 	p := root.PersistentFlags()
 	f.source.add(root)
 	p.StringVar(&f.prefix, "prefix", core.DefaultPrefix, "beginning of the tables' names")
+	mayBeEmpty(p, "prefix") // no prefix
 	p.StringVar(&f.schema, "schema", "", "schema (MySQL, MariaDB: database) of the tables (default: the connection's own)")
 	p.StringVar(&f.untested, "untested", "", "product and version that no test run names, such as 'PostgreSQL 19', where no holdfast prove --record has passed (default: HOLDFAST_UNTESTED)")
 	f.outputFlags.add(root)

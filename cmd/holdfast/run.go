@@ -48,6 +48,7 @@ func (r *runFlags) newRun(name, short, long string, body func(ctx context.Contex
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args[0], args[1:], body) },
 	}
 	cmd.Flags().StringVar(&r.owner, "owner", "", "the owner of the key (tenant, merchant or account), none where there is one only")
+	mayBeEmpty(cmd.Flags(), "owner")
 	return cmd
 }
 
