@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgrpc/internal/testpb"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
+	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
 )
 
@@ -285,6 +286,38 @@ func refusals[Tx any](e *conformance.Env[Tx]) {
 		}
 		if n := e.Effects(key); n != 0 {
 			e.Errorf("%s: %d effects, want none", key, n)
+		}
+	}
+}
+
+func TestEndsItself(t *testing.T) {
+	t.Parallel()
+	suite(t, endsItself[*sql.Tx], endsItself[*sqlx.Tx], endsItself[pgx.Tx])
+}
+
+// endsItself has methods that commit their transaction themselves. What they did stands, so the status does not say
+// that nothing was done, whatever the method would have answered, and the key does not do it again.
+func endsItself[Tx any](e *conformance.Env[Tx]) {
+	answers := map[string]error{"nil": nil}
+	if kin := e.Engine.Kin(); kin != dbtest.MySQL && kin != dbtest.MariaDB { // there only the next call finds the claim that stands
+		answers["refusal"], answers["error"] = status.Error(codes.InvalidArgument, "no"), errors.New("boom")
+	}
+	for key, answer := range answers {
+		w := serve(e, with[Tx]{service: &service[Tx]{e: e, do: func(ctx context.Context, tx Tx, _ *request) error {
+			if err := e.Effect(ctx, tx, "own "+key); err != nil {
+				return err
+			}
+			_ = e.End(ctx, tx, true)
+			return answer
+		}}})
+		first := call(keyed(e.Ctx, key), w.client, &request{Order: key})
+		s := status.Convert(first.err)
+		if e.Effects("own "+key) == 1 && (strings.Contains(s.Message(), "did nothing") || s.Code() == codes.InvalidArgument || s.Code() == codes.OK) {
+			e.Errorf("%s: %v", key, first.err)
+		}
+		call(keyed(e.Ctx, key), w.client, &request{Order: key})
+		if n := e.Effects("own " + key); n > 1 {
+			e.Errorf("%s: done %d times", key, n)
 		}
 	}
 }

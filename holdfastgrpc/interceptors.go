@@ -122,7 +122,7 @@ func (i *Interceptors[T]) once(ctx context.Context, method string, request proto
 	isRejection := errors.As(err, &rejection) && result.Outcome != 0
 	if err != nil && !isRejection {
 		var failed *failure
-		if errors.As(err, &failed) && failed.status != nil {
+		if errors.As(err, &failed) && failed.status != nil && !lost(err, failed) {
 			sent.send(outer)
 		}
 		return nil, false, i.refuse(ctx, method, err)

@@ -122,6 +122,8 @@ func (i *Interceptors[T]) statusOf(ctx context.Context, err error, failed *failu
 		return i.status(codes.Unavailable, ReasonUnknown, "it is not known yet whether this was done: retry with the same key", nil), true
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()), false
+	case lost(err, failed):
+		return i.partly(), false
 	case failed != nil && failed.status != nil:
 		return failed.status, false
 	case errors.Is(err, holdfast.ErrRetry):
@@ -150,7 +152,7 @@ func (i *Interceptors[T]) statusOf(ctx context.Context, err error, failed *failu
 		}
 		return i.status(codes.AlreadyExists, ReasonExpired, "the request with this idempotency key was completed before, and its response is no longer kept", info), false
 	}
-	for _, fault := range []error{holdfast.ErrTxLost, holdfast.ErrInvalid, holdfast.ErrSchema, holdfast.ErrUnsupported, idempotency.ErrNested, errRecord, errNoProto} {
+	for _, fault := range []error{holdfast.ErrInvalid, holdfast.ErrSchema, holdfast.ErrUnsupported, idempotency.ErrNested, errRecord, errNoProto} {
 		if errors.Is(err, fault) {
 			return i.internal(), false
 		}
@@ -165,6 +167,21 @@ func (i *Interceptors[T]) unavailable() *status.Status {
 
 func (i *Interceptors[T]) internal() *status.Status {
 	return i.status(codes.Internal, ReasonInternal, "this call did nothing, because of a fault in the service", nil)
+}
+
+// partly is for a method whose transaction was lost: what it had committed itself stands.
+func (i *Interceptors[T]) partly() *status.Status {
+	return i.status(codes.Internal, ReasonInternal, "the service lost its transaction to a fault of its own, and a part of this call may be done: ask again with the same key", nil)
+}
+
+// lost reports whether the method's transaction was lost: the method has ended it itself, and what it has committed
+// stands. An error about another transaction, inside the method's own, is something else.
+func lost(err error, failed *failure) bool {
+	var lost *holdfast.TxLostError
+	if !errors.As(err, &lost) {
+		return false
+	}
+	return failed == nil || errors.As(lost.Err, new(*failure))
 }
 
 func (i *Interceptors[T]) logger(ctx context.Context, method string, code codes.Code, err error) {
