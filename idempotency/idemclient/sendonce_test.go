@@ -1,10 +1,14 @@
 package idemclient_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -111,5 +115,86 @@ func TestSendOnceAnswers(t *testing.T) {
 			t.Errorf("%v, key %v, of %v", resp.Status, p.key.Load(), resp.Request.Header)
 		}
 		client.CloseIdleConnections()
+	}
+}
+
+// resetBank speaks as much HTTP/2 as it takes to reset the stream of each first request, after it has booked it.
+func resetBank(t *testing.T) (url string, roots *x509.CertPool, booked *atomic.Int32) {
+	t.Helper()
+	certificate := httptest.NewUnstartedServer(nil)
+	certificate.StartTLS()
+	t.Cleanup(certificate.Close)
+	roots, booked = x509.NewCertPool(), &atomic.Int32{}
+	roots.AddCert(certificate.Certificate())
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certificate.TLS.Certificates, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() {
+				defer c.Close()
+				speak(c, booked)
+			})
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); open.Wait() })
+	return "https://" + l.Addr().String(), roots, booked
+}
+
+// speak answers frames (RFC 9113, 4.1).
+func speak(c net.Conn, booked *atomic.Int32) {
+	if _, err := io.ReadFull(c, make([]byte, 24)); err != nil { // the client's preface
+		return
+	}
+	const data, headers, reset, settings, endStream, endHeaders, ack = 0, 1, 3, 4, 1, 4, 1
+	frame := func(kind, flags byte, stream []byte, payload ...byte) {
+		_, _ = c.Write(append(append([]byte{0, 0, byte(len(payload)), kind, flags}, stream...), payload...))
+	}
+	frame(settings, 0, make([]byte, 4))
+	for {
+		head := make([]byte, 9)
+		if _, err := io.ReadFull(c, head); err != nil {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, c, int64(head[0])<<16|int64(head[1])<<8|int64(head[2])); err != nil {
+			return
+		}
+		kind, flags, stream := head[3], head[4], head[5:9]
+		switch {
+		case kind == settings && flags&ack == 0:
+			frame(settings, ack, make([]byte, 4))
+		case kind != data && kind != headers || flags&endStream == 0:
+		case booked.Add(1) == 1:
+			frame(reset, 0, stream, 0, 0, 0, 1) // PROTOCOL_ERROR
+		default:
+			frame(headers, endStream|endHeaders, stream, 0x88) // :status 200
+		}
+	}
+}
+
+// TestSendOnceOverHTTP2 has a gateway reset the stream of a request that was booked. Without SendOnce net/http
+// sends it again.
+func TestSendOnceOverHTTP2(t *testing.T) {
+	for once, want := range map[bool]int32{false: 2, true: 1} {
+		url, roots, booked := resetBank(t)
+		base := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+		client := http.Client{Transport: base}
+		if once {
+			client.Transport = &idemclient.SendOnce{Base: base}
+		}
+		resp, err := client.Post(url, "text/plain", strings.NewReader("100"))
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if n := booked.Load(); n != want || (err != nil) != once {
+			t.Errorf("once is %v: %d requests, want %d; %v", once, n, want, err)
+		}
+		base.CloseIdleConnections()
 	}
 }

@@ -76,16 +76,38 @@ func fields(text []byte, pick func(doc any) (any, bool)) ([]byte, bool) {
 	return out, err == nil
 }
 
-// choose returns the fields of a document that are there, by their pointers. It returns false if none is: then all of
-// the document counts, lest every such request be one.
+// choose returns the fields of a document that are there, by their pointers. It returns false if none is, or if one may
+// be there in other letters, as Go's encoding/json takes it: then all of the document counts, lest every such request be
+// one.
 func choose(doc any, only []pointer) (any, bool) {
 	chosen := map[string]any{}
 	for _, p := range only {
 		if value, there := at(doc, p.names); there {
 			chosen[p.text] = value
 		}
+		if folded(doc, p.names) {
+			return nil, false
+		}
 	}
 	return chosen, len(chosen) > 0
+}
+
+// folded reports whether a document has a name on the way to a field in other letters.
+func folded(doc any, names []string) bool {
+	for i, name := range names {
+		in, is := doc.(map[string]any)
+		for other := range in {
+			if other != name && strings.EqualFold(other, name) {
+				return true
+			}
+		}
+		if !is {
+			doc, _ = at(doc, names[i:i+1])
+			continue
+		}
+		doc = in[name]
+	}
+	return false
 }
 
 // ignore takes fields out of a document. Of a list no element is taken out, but made null, so that the others keep their

@@ -66,7 +66,8 @@ type Options struct {
 	// OnlyFields and IgnoreFields say which fields of a JSON body count for the default Fingerprint, as
 	// JSON pointers (RFC 6901) such as "/client/version": these only, or all but these. A retry that
 	// differs elsewhere gets the first response, so whatever decides what is done must count. If a body
-	// has none of OnlyFields, all of it counts, and so does any body that is compressed or no JSON.
+	// has none of OnlyFields, or one in other letters ("Amount" for "/amount", which Go's encoding/json takes for
+	// it), all of it counts, and so does any body that is compressed or no JSON.
 	OnlyFields, IgnoreFields []string
 
 	// Similar says which requests with different keys are similar, for example by
