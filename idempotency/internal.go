@@ -121,6 +121,12 @@ func (i internals[Tx]) Lives() []any {
 	return []any{ttl(i.s.options.ResultTTL), ttl(i.s.options.KeyTTL)}
 }
 
+// RefusedLives are the Lives of a rejection of Do.
+func (i internals[Tx]) RefusedLives() []any {
+	result, key := i.s.options.refusedFor()
+	return []any{ttl(result), ttl(key)}
+}
+
 // Identify checks the names of an operation, and needs no request. compare is nil if op has none.
 func (i internals[Tx]) Identify(op Op) (id once.ID, compare func(version int, stored []byte) error, err error) {
 	if op.Request == nil && op.Fingerprint == nil {

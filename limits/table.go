@@ -32,7 +32,9 @@ type Table struct {
 	// SingleOwner.
 	Owner string
 	// Limit, Reserved and Captured are the columns of the limit and of what is used, such as paid and
-	// refunded. Without Reserved, amounts can only be taken at once.
+	// refunded. Without Reserved, amounts can only be taken at once, and nothing reserved counts: all programs that use
+	// a row name the same columns, under one name, so add Reserved in a deployment of its own, before the first
+	// reservation.
 	Limit, Reserved, Captured string
 	// Version, if given, is an integer column that goes up by one with every change, as package
 	// optimistic needs it.

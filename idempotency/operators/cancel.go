@@ -33,9 +33,9 @@ func (o *Operators[Tx]) Cancel(ctx context.Context, ref staged.Ref, who holdfast
 	}
 	id := o.staged.ID(ref)
 	err = o.intervene(ctx, id, "cancel", who, func(ctx context.Context, q core.Querier) (err error) {
-		_, err = o.ledger.Touch(ctx, q, id)
-		begun := err == nil
-		if errors.Is(err, staged.ErrNotFound) {
+		row, err := o.ledger.Touch(ctx, q, id)
+		begun := err == nil && row.KeyExpired == 0
+		if errors.Is(err, staged.ErrNotFound) || err == nil && !begun {
 			op := idempotency.Op{Owner: ref.Owner, Name: ref.Name, Key: ref.Key}
 			outcome, err = inside.Of(o.store).Void(ctx, q, op, who.Reason)
 		}

@@ -170,13 +170,14 @@ func (o *Operators[Tx]) resolveRecord(ctx context.Context, q core.Querier, id on
 		_, err = o.sql.free.Exec(ctx, q, id.Args()...)
 		return err
 	}
-	v, final, at := r.Result, ledger.Succeeded, once.RecordResult
+	in := inside.Of(o.store)
+	v, final, at, lives := r.Result, ledger.Succeeded, once.RecordResult, in.Lives()
 	if r.Reject {
-		v, final, at = r.Rejection, ledger.Rejected, once.RecordRejection
+		v, final, at, lives = r.Rejection, ledger.Rejected, once.RecordRejection, in.RefusedLives()
 	}
-	form, stored, err := inside.Of(o.store).Encode(id.Hash, once.Place{ValueKind: at}, v)
+	form, stored, err := in.Encode(id.Hash, once.Place{ValueKind: at}, v)
 	if err == nil {
-		_, err = o.sql.end.Exec(ctx, q, id.Args(final, stored, form)...)
+		_, err = o.sql.end.Exec(ctx, q, id.Args(append([]any{final, stored, form}, lives...)...)...)
 	}
 	return err
 }

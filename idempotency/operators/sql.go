@@ -24,8 +24,8 @@ func compile(d *dialect.Dialect, table func(string) string) statements {
 
 		// Of a record of Do: key_hash. It locks the row.
 		touch: x("operators.touch", `SELECT `+ledger.RecordSeen+`, created_at FROM {records} WHERE owner = $0 AND key_hash = $1{for update}`),
-		// key_hash, state, result, codec.
-		end: x("operators.close", `UPDATE {records} SET state = $2, result = $3, codec = $4, finished_at = {now} WHERE owner = $0 AND key_hash = $1 AND state = 1`),
+		// key_hash, state, result, codec, result TTL, key TTL (µs, or NULL).
+		end: x("operators.close", `UPDATE {records} SET state = $2, result = $3, codec = $4, finished_at = {now}, result_expires_at = {now} + $5, key_expires_at = {now} + $6 WHERE owner = $0 AND key_hash = $1 AND state = 1`),
 		// key_hash.
 		free:  x("operators.free", `DELETE FROM {records} WHERE owner = $0 AND key_hash = $1 AND state = 1`),
 		erase: x("operators.erase", `UPDATE {records} SET `+dialect.Tombstone+` WHERE owner = $0 AND key_hash = $1 AND state IN (2, 3)`),

@@ -134,7 +134,8 @@ func (s *transitions[Tx]) cancel(ctx context.Context, tx Tx, q core.Querier, c *
 	for range 2 {
 		// The insert comes first: a read would fix a snapshot that is older than the wait.
 		if c.name != "" {
-			if _, err := s.SQL.Void.Exec(ctx, q, c.id.Args(append([]any{s.options.Namespace, c.name, c.key, c.version, c.result, c.attempt}, s.lives()...)...)...); err != nil {
+			kept := s.lives()[1] // the reason is all that says that it was cancelled
+			if _, err := s.SQL.Void.Exec(ctx, q, c.id.Args(s.options.Namespace, c.name, c.key, c.version, c.result, c.attempt, kept, kept)...); err != nil {
 				return 0, err
 			}
 		}

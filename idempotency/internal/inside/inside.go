@@ -48,6 +48,8 @@ type Store[Tx any] interface { //nolint:interfacebloat // it is the inside of on
 	Decode(key once.Hash, at once.Place, form string, stored []byte, to any) error
 	// Lives returns the ResultTTL and the KeyTTL in µs; nil for ever.
 	Lives() []any
+	// RefusedLives are the Lives of a rejection of Do.
+	RefusedLives() []any
 	// Identify checks the names of an operation, and needs no request. compare is nil if op has none.
 	Identify(op idempotency.Op) (id once.ID, compare func(version int, stored []byte) error, err error)
 	// Admit counts a new key of owner against the store's bounds, or returns a *TooManyError. claimed is 1 if

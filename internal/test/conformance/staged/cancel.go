@@ -93,6 +93,11 @@ func stagedCancelBefore[Tx any](e *env[Tx]) {
 	e.Must(`UPDATE holdfast_staged SET result_expires_at = 1, key_expires_at = 1 WHERE key_expires_at IS NOT NULL`)
 	e.cancel(short, "hour", idempotency.Executed)
 	e.isCancelled(short, "hour")
+	brief := e.staged(f.stages(), idempotency.Options{ResultTTL: 50 * time.Millisecond, KeyTTL: time.Hour})
+	e.cancel(brief, "brief", idempotency.Executed)
+	if n := e.Int(`SELECT COUNT(*) FROM holdfast_staged WHERE op_key = $1 AND result_expires_at - finished_at > 1800000000`, []byte("brief")); n != 1 {
+		e.Error("the reason of a cancel ends before its key")
+	}
 	f.provider.want(e, 0, 0)
 }
 

@@ -3,6 +3,7 @@ package staged
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -44,6 +45,11 @@ func operatorsCancel[Tx any](e *env[Tx]) {
 		e.Errorf("%d entries in the audit for a cancel, and %d more for the same again", audited, n-audited)
 	}
 	e.isCancelled(s, "never")
+	forgotten := e.staged(f.stages(), idempotency.Options{KeyTTL: time.Hour})
+	e.cancel(forgotten, "forgotten", idempotency.Executed)
+	e.Must(`UPDATE holdfast_staged SET result_expires_at = 1, key_expires_at = 1 WHERE op_key = $1`, []byte("forgotten"))
+	cancel("forgotten", idempotency.Executed)
+	e.isCancelled(forgotten, "forgotten")
 	var rej *idempotency.Rejection
 	_, err := idempotency.Do(e.Ctx, store, conformance.Op("never"), func(context.Context, Tx) (string, error) { return "done", nil })
 	if !errors.As(err, &rej) || rej.Code != idempotency.CodeVoided {

@@ -262,7 +262,7 @@ func operatorsList[Tx any](e *env[Tx]) {
 // operatorsRecords checks that a claim of Do which was committed without a result is unknown
 // too, and has the same resolutions.
 func operatorsRecords[Tx any](e *env[Tx]) {
-	s := e.Store(idempotency.Options{})
+	s := e.Store(idempotency.Options{KeyTTL: 2 * time.Hour, RejectionTTL: time.Hour})
 	ops := operators.New(s)
 	rej := &idempotency.Rejection{Code: "lost"}
 	for name, r := range map[string]operators.Resolution{
@@ -289,6 +289,9 @@ func operatorsRecords[Tx any](e *env[Tx]) {
 		}
 		if err := ops.Resolve(e.Ctx, ref(name), r, who()); err != nil {
 			e.Errorf("%s: %v", name, err)
+		}
+		if n := e.Int(`SELECT COUNT(*) FROM holdfast_records WHERE result_expires_at IS NULL OR key_expires_at IS NULL OR key_expires_at - finished_at > 3 * 3600000000`); n != 0 {
+			e.Errorf("%s: %d records are kept for ever", name, n)
 		}
 		got, err := e.Do(s, conformance.Op(name))
 		var rejected *idempotency.Rejection
