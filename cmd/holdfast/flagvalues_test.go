@@ -56,8 +56,12 @@ func TestEmptyDSN(t *testing.T) {
 		t.Fatal(said)
 	}
 	for _, args := range [][]string{
-		{"migrate", "down", "--yes", "--dsn", ""}, {"migrate", "down", "--yes", "--dsn="}, {"migrate", "down", "--yes", "--dsn-file", ""},
-		{"audit", "verify", "--expect", ""}, {"ops", "resume", "--owner", "", "--yes", "--by", "olga", "--reason", "a test"}, {"doctor", "--role", ""},
+		{"migrate", "down", "--yes", "--dsn", ""},
+		{"migrate", "down", "--yes", "--dsn="},
+		{"migrate", "down", "--yes", "--dsn-file", ""},
+		{"audit", "verify", "--expect", ""},
+		{"ops", "resume", "--owner", "", "--yes", "--by", "olga", "--reason", "a test"},
+		{"doctor", "--role", ""},
 	} {
 		if code, out, said := command(t, args...); code != exitUsage || out != "" || !strings.Contains(said, "is empty") {
 			t.Errorf("%q: %d, %s%s", args, code, out, said)

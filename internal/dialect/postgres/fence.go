@@ -67,9 +67,12 @@ END`
 func owner(f dialect.FencedTable, row string) string {
 	parts := []string{`''::text`}
 	for _, p := range f.Owner {
-		if p.Column == "" {
+		switch {
+		case p.Column == "":
 			parts = append(parts, quote(p.Text))
-		} else {
+		case p.Bytes:
+			parts = append(parts, "convert_from("+row+"."+ident(p.Column)+", 'UTF8')")
+		default:
 			parts = append(parts, row+"."+ident(p.Column)+"::text")
 		}
 	}

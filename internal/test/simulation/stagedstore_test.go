@@ -324,7 +324,7 @@ func (s *state) insertStep(args []any, now int64) (a answer, known bool, err err
 
 // moveStep runs an update of a step.
 func (s *state) moveStep(name string, args []any, now int64) (a answer, known bool) {
-	at := map[string]int{"begin": 3, "end": 4, "accept": 3, "refer": 4}
+	at := map[string]int{"begin": 3, "end": 4, "accept": 3, "refer": 5}
 	n, known := at[name]
 	if !known {
 		return a, false
@@ -357,7 +357,10 @@ func (s *state) moveStep(name string, args []any, now int64) (a answer, known bo
 	case "refer":
 		if whole(args[0]) == int64(1) || row[stepReference] == nil {
 			keep(stepProvider, args[1])
-			keep(stepReference, args[3])
+			keep(stepReference, args[4])
+			if row[stepProvider] == nil && row[stepReference] != nil {
+				row[stepProvider] = ""
+			}
 		}
 	}
 	if name != "refer" {

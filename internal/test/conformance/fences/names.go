@@ -107,6 +107,14 @@ func owners[Tx any](e *env[Tx]) {
 	e.enforce(e.fence(fence.Spec{Table: "payouts", Key: "payout/{no}", Owner: "acme"}))
 	e.wantPassed("the fixed owner", insert("third", acme))
 	e.wantRefused("another owner", insert("third", other))
+
+	e.Must(`CREATE TABLE binary_payouts (merchant ` + e.Bytes(128) + ` NOT NULL, no INT NOT NULL, fence BIGINT NOT NULL)`)
+	e.enforce(e.fence(fence.Spec{Table: "binary_payouts", Key: "payout/{no}", Owner: "{merchant}"}))
+	insert = func(merchant string, lease *sqllock.Lease) error {
+		return e.raw(`INSERT INTO binary_payouts (merchant, no, fence) VALUES ($1, 7, $2)`, []byte(merchant), lease.Token())
+	}
+	e.wantPassed("its owner, in bytes", insert("acme", acme))
+	e.wantRefused("the lease of another owner, in bytes", insert("acme", other))
 }
 
 // identifiers checks that the names of the program's table and columns are quoted everywhere.
