@@ -136,7 +136,8 @@ func (f *Filter) states() (numbers []int, err error) {
 }
 
 // Show returns one operation with its steps, events and interventions: a staged operation or, if
-// there is none, a record of Do.
+// there is none, a record of Do. A record whose outcome is unknown goes before a staged operation of its name and key
+// that waits for nobody: it is what Resolve resolves.
 //
 // Errors: [staged.ErrNotFound], [holdfast.ErrInvalid], [holdfast.ErrSchema], errors of the driver.
 func (o *Operators[Tx]) Show(ctx context.Context, ref staged.Ref) (*staged.Operation, error) {

@@ -102,7 +102,7 @@ func (o *Operators[Tx]) Resolve(ctx context.Context, ref staged.Ref, r Resolutio
 }
 
 func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, who holdfast.Actor) error {
-	return o.intervene(ctx, id, r.action(), who, func(ctx context.Context, q core.Querier) error {
+	return o.intervene(ctx, id, r.action(), who, o.unknownRecord, func(ctx context.Context, q core.Querier) error {
 		row, err := o.ledger.Touch(ctx, q, id)
 		if errors.Is(err, staged.ErrNotFound) {
 			return o.resolveRecord(ctx, q, id, r)
@@ -110,14 +110,10 @@ func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, w
 		if err != nil {
 			return err
 		}
-		if row.State != ledger.Parked { // a function of Do may have started it under its own name and key
-			record, _, err := o.recordState(ctx, q, id)
-			switch {
-			case err != nil && !errors.Is(err, staged.ErrNotFound):
-				return err
-			case record == idempotency.StateUnknown:
-				return o.resolveRecord(ctx, q, id, r)
-			}
+		if record, err := o.unknownRecord(ctx, q, id); err != nil {
+			return err
+		} else if record {
+			return o.resolveRecord(ctx, q, id, r)
 		}
 		switch {
 		case row.State != ledger.Parked:
@@ -190,8 +186,28 @@ func (o *Operators[Tx]) recordState(ctx context.Context, q core.Querier, id once
 	return state, token, err
 }
 
-// intervene runs f and records it, in one transaction.
-func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string, who holdfast.Actor, f func(ctx context.Context, q core.Querier) error) error {
+// unknownRecord reports whether what is unknown is a record of Do, and not the staged operation that its function has
+// started under the same name and key.
+func (o *Operators[Tx]) unknownRecord(ctx context.Context, q core.Querier, id once.ID) (bool, error) {
+	row, err := o.ledger.Touch(ctx, q, id)
+	if err == nil && row.State == ledger.Parked {
+		return false, nil
+	} else if err != nil && !errors.Is(err, staged.ErrNotFound) {
+		return false, err
+	}
+	state, _, err := o.recordState(ctx, q, id)
+	if errors.Is(err, staged.ErrNotFound) {
+		return false, nil
+	}
+	return state == idempotency.StateUnknown, err
+}
+
+// whole is for interventions in all that has the name and the key.
+func whole(context.Context, core.Querier, once.ID) (bool, error) { return false, nil }
+
+// intervene runs f and records it, in one transaction. isRecord reports whether f is about the record of Do, also if
+// there is a staged operation.
+func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string, who holdfast.Actor, isRecord func(context.Context, core.Querier, once.ID) (bool, error), f func(ctx context.Context, q core.Querier) error) error {
 	nonce := once.RandomID()
 	audit := auditlog.New(o.ledger.Access.Dialect, o.ledger.Access.Table)
 	sent := false
@@ -201,7 +217,11 @@ func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string
 				return err
 			}
 		}
-		before, kind, err := o.audited(ctx, q, id)
+		record, err := isRecord(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		before, kind, err := o.audited(ctx, q, id, record)
 		if err != nil {
 			return err
 		}
@@ -213,7 +233,7 @@ func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string
 		if _, err := o.ledger.SQL.Intervene.Exec(ctx, q, id.Owner, nonce, id.Hash[:], namespace, action, who.By, who.Reason); err != nil {
 			return err
 		}
-		after, _, err := o.audited(ctx, q, id)
+		after, _, err := o.audited(ctx, q, id, record)
 		if err != nil {
 			return err
 		}
@@ -231,13 +251,13 @@ type auditState struct {
 	Token int64  `json:"token,omitempty"`
 }
 
-// audited locks the row of an operation, and returns its state.
-func (o *Operators[Tx]) audited(ctx context.Context, q core.Querier, id once.ID) (is auditState, kind string, err error) {
+// audited locks the row of an operation, or of the record of Do beside it, and returns its state.
+func (o *Operators[Tx]) audited(ctx context.Context, q core.Querier, id once.ID, record bool) (is auditState, kind string, err error) {
 	row, err := o.ledger.Touch(ctx, q, id)
-	if err == nil {
+	switch {
+	case err == nil && !record:
 		return auditState{idempotency.State(row.Seen()).String(), row.Step, row.Token}, "staged", nil
-	}
-	if !errors.Is(err, staged.ErrNotFound) {
+	case err != nil && !errors.Is(err, staged.ErrNotFound):
 		return is, "", err
 	}
 	state, _, err := o.recordState(ctx, q, id)
@@ -275,7 +295,7 @@ func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who holdfast.
 	}
 	id := o.staged.ID(ref)
 	const hint = "only what has ended, and was not erased before, can be erased: resolve it first"
-	return o.intervene(ctx, id, "erase", who, func(ctx context.Context, q core.Querier) error {
+	return o.intervene(ctx, id, "erase", who, whole, func(ctx context.Context, q core.Querier) error {
 		op, err := o.eraseStaged(ctx, q, id)
 		var record erasable
 		if err == nil && !op.open() {

@@ -40,7 +40,7 @@ func (i internals[Tx]) List(ctx context.Context, from ledger.Selection) ([]Opera
 // Show reads an operation with its steps, events and interventions. It returns ErrNotFound if
 // there is none.
 func (i internals[Tx]) Show(ctx context.Context, id once.ID) (*Operation, error) {
-	return i.transitions.show(ctx, i.transitions.Access.Pool, id)
+	return i.transitions.showToResolve(ctx, i.transitions.Access.Pool, id)
 }
 
 // ResolveStep stores the outcome of the external call at which row is parked, or which has begun,

@@ -160,20 +160,48 @@ func micros(at int64) time.Time {
 }
 
 func (s *transitions[Tx]) show(ctx context.Context, q core.Querier, id once.ID) (*Operation, error) {
-	for i, stmt := range []core.Stmt{s.SQL.Show, s.SQL.RecordShow} {
-		found, err := stmt.Query(ctx, q, id.Args()...)
-		if err != nil {
-			return nil, s.Explain(err)
-		}
-		ops, err := s.list(found, i == 1)
-		if err != nil {
-			return nil, err
-		}
-		if len(ops) == 1 {
-			return &ops[0], s.more(ctx, q, id, &ops[0])
-		}
+	op, err := s.showOne(ctx, q, id, false)
+	if err == nil && op == nil {
+		op, err = s.showOne(ctx, q, id, true)
 	}
-	return nil, ErrNotFound
+	switch {
+	case err != nil:
+		return nil, err
+	case op == nil:
+		return nil, ErrNotFound
+	}
+	return op, s.more(ctx, q, id, op)
+}
+
+// showOne returns nil if the table of staged operations, or of records, has no row with this ID.
+func (s *transitions[Tx]) showOne(ctx context.Context, q core.Querier, id once.ID, record bool) (*Operation, error) {
+	stmt := s.SQL.Show
+	if record {
+		stmt = s.SQL.RecordShow
+	}
+	found, err := stmt.Query(ctx, q, id.Args()...)
+	if err != nil {
+		return nil, s.Explain(err)
+	}
+	ops, err := s.list(found, record)
+	if err != nil || len(ops) == 0 {
+		return nil, err
+	}
+	return &ops[0], nil
+}
+
+// showToResolve is show for a person: a record whose outcome is unknown goes before the staged operation that its
+// function has started under the same name and key, unless that waits for a person, too.
+func (s *transitions[Tx]) showToResolve(ctx context.Context, q core.Querier, id once.ID) (*Operation, error) {
+	op, err := s.show(ctx, q, id)
+	if err != nil || !op.Staged || op.State == idempotency.StateUnknown {
+		return op, err
+	}
+	record, err := s.showOne(ctx, q, id, true)
+	if err != nil || record == nil || record.State != idempotency.StateUnknown {
+		return op, err
+	}
+	return record, s.more(ctx, q, id, record)
 }
 
 // more reads the steps, events and interventions of an operation.

@@ -83,3 +83,34 @@ func operatorsCancel[Tx any](e *env[Tx]) {
 		}
 	}
 }
+
+// resolvedBesideStaged resolves a record beside a staged operation with the same name and key, which has ended.
+func resolvedBesideStaged[Tx any](e *env[Tx], ops *operators.Operators[Tx]) {
+	e.Helper()
+	_, runner := e.stagedRefunds(0)
+	if _, err := runner.Do(e.Ctx, stagedOp("free"), "free"); err != nil {
+		e.Error(err)
+	}
+	e.Must(`UPDATE holdfast_records SET state = 1, result = NULL, finished_at = NULL WHERE op_key = $1`, []byte("free"))
+	if op, err := ops.Show(e.Ctx, ref("free")); err != nil || op.Staged || op.State != idempotency.StateUnknown {
+		e.Errorf("beside a staged operation: %+v, %v", op, err)
+	}
+	p, err := ops.Propose(e.Ctx, ref("free"), operators.Resolution{Free: true}, who())
+	if err != nil {
+		e.Fatal(err)
+	}
+	if err := ops.Confirm(e.Ctx, p.ID, "ben@ops"); err != nil {
+		e.Errorf("beside a staged operation: %v", err)
+	}
+	for kind, want := range map[string]int{"record": 2, "staged": 0} {
+		if n := e.Int(`SELECT COUNT(*) FROM holdfast_audit WHERE kind = '` + kind + `' AND action LIKE 'free the key%' AND subject = (SELECT key_hash FROM holdfast_staged)`); n != want {
+			e.Errorf("%d entries in the audit about a %s, with that of the record alone", n, kind)
+		}
+	}
+	if op, err := ops.Show(e.Ctx, ref("free")); err != nil || !op.Staged {
+		e.Errorf("the staged operation: %+v, %v", op, err)
+	}
+	if err := ops.Resolve(e.Ctx, ref("free"), operators.Resolution{Free: true}, who()); !errors.Is(err, staged.ErrState) {
+		e.Errorf("the staged operation: %v", err)
+	}
+}

@@ -313,18 +313,7 @@ func operatorsRecords[Tx any](e *env[Tx]) {
 			e.Errorf("%s: %+v", name, op.Interventions)
 		}
 	}
-	// One beside a staged operation with the same name and key, which has ended.
-	_, runner := e.stagedRefunds(0)
-	if _, err := runner.Do(e.Ctx, stagedOp("free"), "free"); err != nil {
-		e.Error(err)
-	}
-	e.Must(`UPDATE holdfast_records SET state = 1, result = NULL, finished_at = NULL WHERE op_key = $1`, []byte("free"))
-	if err := ops.Resolve(e.Ctx, ref("free"), operators.Resolution{Free: true}, who()); err != nil {
-		e.Errorf("beside a staged operation: %v", err)
-	}
-	if err := ops.Resolve(e.Ctx, ref("free"), operators.Resolution{Free: true}, who()); !errors.Is(err, staged.ErrState) {
-		e.Errorf("the staged operation: %v", err)
-	}
+	resolvedBesideStaged(e, ops)
 }
 
 func operatorsErase[Tx any](e *env[Tx]) {
