@@ -195,9 +195,9 @@ func (t *Table[R, Tx]) look(ctx context.Context, row R) (there *R, err error) {
 }
 
 // refusedFor reports whether a claim was refused although its row stands. A trigger, or a constraint that is
-// newer than the row, refuses it before the key is looked at: such a table is strict from then on. And
-// PostgreSQL and SQLite look at the key before other unique keys, but if the row was committed since, they
-// find it in the index that is older.
+// newer than the row, refuses it before the key is looked at. And PostgreSQL and SQLite look at the key before
+// other unique keys, but if the row was committed since, they find it in the index that is older. The table is
+// strict from then on.
 func (t *Table[R, Tx]) refusedFor(ctx context.Context, row R, err error) bool {
 	var inFunc *once.FuncError
 	var atClaim *once.ClaimError
@@ -210,9 +210,7 @@ func (t *Table[R, Tx]) refusedFor(ctx context.Context, row R, err error) bool {
 	if lookErr != nil || there == nil {
 		return false
 	}
-	if !other {
-		t.strict.Store(true)
-	}
+	t.strict.Store(true)
 	return true
 }
 
@@ -291,13 +289,13 @@ func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res idempoten
 	if err != nil {
 		return res, err
 	}
-	keep := false
+	keep, strict := false, t.strict.Load()
 	defer func() {
 		if !keep {
 			ctx, cancel := core.Cleanup(ctx)
 			defer cancel()
 			_ = t.access.Rollback(ctx, tx)
-			if t.refusedFor(ctx, row, err) { // a new transaction finds it
+			if !strict && t.refusedFor(ctx, row, err) { // a new transaction finds it
 				err = &holdfast.RetryError{Attempts: 1, Err: err}
 			}
 		}
@@ -310,7 +308,7 @@ func (t *Table[R, Tx]) ClaimTx(ctx context.Context, tx Tx, row R) (res idempoten
 	}
 	b := &batch[R, Tx]{t: t, q: q, rows: []R{row}, answers: make([]Answer[R], 1)}
 	claim := b.single
-	if t.strict.Load() { // behind a savepoint
+	if strict { // behind a savepoint
 		claim = func(ctx context.Context, _ int) error { return b.claim(ctx, []int{0}) }
 	}
 	if err := claim(ctx, 0); err != nil {

@@ -252,7 +252,7 @@ func (c RowClaim) Won(a core.Reply) (won bool, err error) {
 }
 
 // RunAll inserts n rows, all of them or none. It inserts none if a key exists, also another unique key, or if a
-// row is refused: Run tells which.
+// row is refused and the transaction surely goes on: Run tells which.
 func (c RowClaim) RunAll(ctx context.Context, q core.Querier, n int, args ...any) (all bool, err error) {
 	tuples := make([]string, n)
 	for i := range tuples {
@@ -262,7 +262,10 @@ func (c RowClaim) RunAll(ctx context.Context, q core.Querier, n int, args ...any
 	insert.Prepared = false                    // there are too many texts
 	if c.dialect.Rows.Verdict == ByDuplicate { // a refused statement is undone as a whole
 		_, err := insert.Exec(ctx, q, args...)
-		return err == nil, c.refused(err)
+		if survives := c.dialect.Fence.Survives; survives != nil && survives(err) {
+			return false, nil
+		}
+		return err == nil, c.lost(err)
 	}
 	// The statement skips existing rows.
 	if _, err := (core.Stmt{Name: "row.savepoint", Text: `SAVEPOINT holdfast_batch`}).Exec(ctx, q); err != nil {
