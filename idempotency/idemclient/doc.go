@@ -7,5 +7,5 @@
 //	ctx = idemclient.WithKey(ctx, "order-42-refund-1") // one intent, even if it is sent many times
 //
 // A [Transport] retries with the same key while the outcome is open. It is for services that honour
-// keys. A [SendOnce] never sends a request twice. It is for those that may ignore keys.
+// keys. A [SendOnce] never sends a request with a body twice. It is for those that may ignore keys.
 package idemclient

@@ -14,10 +14,10 @@ import (
 //	client := &http.Client{Transport: &idemclient.SendOnce{}}
 //
 // net/http takes a POST with the header Idempotency-Key for one that may be repeated: when a kept
-// connection dies before the response, it sends the request again, within one call of http.Client.Do. Over HTTP/2
-// it repeats any request whose stream the server has reset with PROTOCOL_ERROR. A provider that honours the key does the work once. One that ignores it pays twice, and no record of
-// the caller can tell. So use SendOnce in the function of an external call of package staged, unless
-// its provider is known to honour keys.
+// connection dies before the response, it sends the request again, within one call of http.Client.Do. Over
+// HTTP/2 it repeats any request whose stream the server has reset with PROTOCOL_ERROR. A provider that honours
+// the key does the work once. One that ignores it pays twice, and no record of the caller can tell. So use
+// SendOnce in the function of an external call of package staged, unless its provider is known to honour keys.
 //
 // Over HTTP/2 a request without a body is repeated all the same: give it one, or leave HTTP/2 out of the
 // Protocols of Base. A request of which nothing was written to the connection is still sent on another one. Redirects

@@ -32,7 +32,7 @@ func (o *Operators[Tx]) Cancel(ctx context.Context, ref staged.Ref, who holdfast
 		return 0, err
 	}
 	id := o.staged.ID(ref)
-	err = o.intervene(ctx, id, "cancel", who, whole, func(ctx context.Context, q core.Querier) (err error) {
+	err = o.intervene(ctx, id, "cancel", who, whole, func(ctx context.Context, q core.Querier, _ bool) (err error) {
 		row, err := o.ledger.Touch(ctx, q, id)
 		begun := err == nil && row.KeyExpired == 0
 		if errors.Is(err, staged.ErrNotFound) || err == nil && !begun {

@@ -102,18 +102,16 @@ func (o *Operators[Tx]) Resolve(ctx context.Context, ref staged.Ref, r Resolutio
 }
 
 func (o *Operators[Tx]) resolve(ctx context.Context, id once.ID, r Resolution, who holdfast.Actor) error {
-	return o.intervene(ctx, id, r.action(), who, o.unknownRecord, func(ctx context.Context, q core.Querier) error {
+	return o.intervene(ctx, id, r.action(), who, o.unknownRecord, func(ctx context.Context, q core.Querier, record bool) error {
+		if record {
+			return o.resolveRecord(ctx, q, id, r)
+		}
 		row, err := o.ledger.Touch(ctx, q, id)
 		if errors.Is(err, staged.ErrNotFound) {
 			return o.resolveRecord(ctx, q, id, r)
 		}
 		if err != nil {
 			return err
-		}
-		if record, err := o.unknownRecord(ctx, q, id); err != nil {
-			return err
-		} else if record {
-			return o.resolveRecord(ctx, q, id, r)
 		}
 		switch {
 		case row.State != ledger.Parked:
@@ -207,7 +205,7 @@ func whole(context.Context, core.Querier, once.ID) (bool, error) { return false,
 
 // intervene runs f and records it, in one transaction. isRecord reports whether f is about the record of Do, also if
 // there is a staged operation.
-func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string, who holdfast.Actor, isRecord func(context.Context, core.Querier, once.ID) (bool, error), f func(ctx context.Context, q core.Querier) error) error {
+func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string, who holdfast.Actor, isRecord func(context.Context, core.Querier, once.ID) (bool, error), f func(ctx context.Context, q core.Querier, record bool) error) error {
 	nonce := once.RandomID()
 	audit := auditlog.New(o.ledger.Access.Dialect, o.ledger.Access.Table)
 	sent := false
@@ -225,7 +223,7 @@ func (o *Operators[Tx]) intervene(ctx context.Context, id once.ID, action string
 		if err != nil {
 			return err
 		}
-		if err := f(ctx, q); err != nil {
+		if err := f(ctx, q, record); err != nil {
 			return err
 		}
 		sent = true
@@ -295,7 +293,7 @@ func (o *Operators[Tx]) Erase(ctx context.Context, ref staged.Ref, who holdfast.
 	}
 	id := o.staged.ID(ref)
 	const hint = "only what has ended, and was not erased before, can be erased: resolve it first"
-	return o.intervene(ctx, id, "erase", who, whole, func(ctx context.Context, q core.Querier) error {
+	return o.intervene(ctx, id, "erase", who, whole, func(ctx context.Context, q core.Querier, _ bool) error {
 		op, err := o.eraseStaged(ctx, q, id)
 		var record erasable
 		if err == nil && !op.open() {
