@@ -1,6 +1,7 @@
 package idemclient_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
@@ -137,8 +138,11 @@ func resetBank(t *testing.T) (url string, roots *x509.CertPool, booked *atomic.I
 			if err != nil {
 				return
 			}
+			// A client may keep a connection open that it was told to close while a stream of it was not yet done.
+			stop := context.AfterFunc(t.Context(), func() { _ = c.Close() })
 			open.Go(func() {
 				defer c.Close()
+				defer stop()
 				speak(c, booked)
 			})
 		}
