@@ -39,7 +39,7 @@ const rollbackOnTimeout = "--innodb-rollback-on-timeout=ON"
 var images = map[engine]image{
 	postgres: {
 		repository: "postgres", tag: "18", port: "5432/tcp",
-		command: []string{"postgres", "-c", "max_connections=300"},
+		command: []string{"postgres", "-c", "max_connections=1000"},
 		user:    "postgres", database: "postgres", passwordEnv: "POSTGRES_PASSWORD",
 		// Tests connect very often, and most of that cost would be SCRAM's default of 4096
 		// rounds. lib/pq, with which bench compares, reads no number of less than four digits.
@@ -48,7 +48,7 @@ var images = map[engine]image{
 	},
 	mysql: {
 		repository: "mysql", tag: "9.7", port: "3306/tcp",
-		command: []string{"mysqld", "--max-connections=500"},
+		command: []string{"mysqld", "--max-connections=1000"},
 		user:    "root", database: "holdfast", passwordEnv: "MYSQL_ROOT_PASSWORD",
 		env:  []string{"MYSQL_DATABASE=holdfast"},
 		data: "/var/lib/mysql",
@@ -57,7 +57,7 @@ var images = map[engine]image{
 		repository: "mariadb", tag: "10.11", port: "3306/tcp",
 		// This is not the default: MySQL runs with the default, so both forms of error 1205 are
 		// tested.
-		command: []string{"mariadbd", "--max-connections=500", rollbackOnTimeout},
+		command: []string{"mariadbd", "--max-connections=1000", rollbackOnTimeout},
 		user:    "root", database: "holdfast", passwordEnv: "MARIADB_ROOT_PASSWORD",
 		env:  []string{"MARIADB_DATABASE=holdfast"},
 		data: "/var/lib/mysql",

@@ -31,7 +31,7 @@ func runMySQL(ctx context.Context, e engine, folder, binary string) (*server, er
 	args := []string{
 		"--no-defaults", "--datadir=" + data, "--tmpdir=" + dir, "--init-file=" + accounts,
 		"--bind-address=127.0.0.1", "--socket=s", "--pid-file=pid", "--skip-name-resolve",
-		"--max-connections=500", "--character-set-server=utf8mb4",
+		"--max-connections=1000", "--character-set-server=utf8mb4",
 	}
 	if e == mysql {
 		args = append(args, "--mysqlx=OFF")
