@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -290,7 +291,7 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (w *world) violatef(format string, args ...any) {
 	if w.violation == "" {
-		w.violation = fmt.Sprintf(format, args...)
+		w.violation = strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ") // an error of several lines
 		w.note("VIOLATION", w.violation)
 	}
 }
