@@ -185,8 +185,13 @@ func (s *CrashServer) Start() error {
 			return nil
 		}
 	}
-	said, _ := os.ReadFile(s.log)
-	return fmt.Errorf("the server does not answer: %w\n%.4000s", err, said)
+	return fmt.Errorf("the server does not answer: %w\n%s", err, s.said())
+}
+
+// said returns the end of what the server has written to its log.
+func (s *CrashServer) said() []byte {
+	text, _ := os.ReadFile(s.log)
+	return text[max(0, len(text)-4000):]
 }
 
 // run starts the program unless it runs. The program exits while a process of its former run

@@ -60,7 +60,7 @@ func (s *CrashServer) NewStandby(tb testing.TB) (*CrashServer, error) {
 // starts, not while primary is copied.
 func (s *CrashServer) Follow(primary *CrashServer) error {
 	if err := s.node.CopyOf(primary.node); err != nil {
-		return err
+		return fmt.Errorf("%w; its primary:\n%s", err, primary.said())
 	}
 	return primary.asAdmin(func(ctx context.Context, conn *sql.Conn) error {
 		err := synchronous(ctx, conn, s.node.Name)
