@@ -21,7 +21,8 @@ import (
 // paid and what was refunded. The program inserts the rows, with 0 for what is used. Afterwards it may
 // raise the limit with its own statement, and leaves the counters to this package.
 //
-// The counters are BIGINT NOT NULL, or smaller integers that hold the limit, and signed. Add
+// The limit and the counters are BIGINT NOT NULL, or smaller integers, and signed. A counter is at least as large as
+// the limit's column, because MySQL and MariaDB without strict mode would cut it off. Add
 // CHECK (reserved >= 0 AND captured >= 0 AND reserved + captured <= limit), with the table's own names,
 // so that no other program can pass the limit.
 type Table struct {
@@ -89,6 +90,7 @@ func describe(ctx context.Context, c access.Catalog, spec *Table) (h home, err e
 		{"Key", key[0], false, new(string)},
 	}
 	fields := map[string]string{}
+	var limit int64 // the largest that fits
 	for _, f := range columns {
 		if f.name == "" && f.optional {
 			continue
@@ -101,10 +103,16 @@ func describe(ctx context.Context, c access.Catalog, spec *Table) (h home, err e
 		if err != nil {
 			return home{}, err
 		}
-		if isKey := f.field == "Key" || f.field == "Owner"; !isKey {
-			if err := number(c.Dialect, "Table."+f.field, column); err != nil {
-				return home{}, err
-			}
+		switch f.field {
+		case "Limit":
+			limit, err = number(c.Dialect, "Table.Limit", column, 0)
+		case "Captured", "Reserved":
+			_, err = number(c.Dialect, "Table."+f.field, column, limit)
+		case "Version":
+			_, err = number(c.Dialect, "Table.Version", column, 0)
+		}
+		if err != nil {
+			return home{}, err
 		}
 		*f.into = c.Dialect.Ident(f.name)
 	}
@@ -113,15 +121,18 @@ func describe(ctx context.Context, c access.Catalog, spec *Table) (h home, err e
 	return h, err
 }
 
-// number refuses a column that does not hold whole numbers.
-func number(d *dialect.Dialect, field string, c rowmap.Column) error {
+// number refuses a column that does not hold whole numbers up to least. It returns the largest that fits.
+func number(d *dialect.Dialect, field string, c rowmap.Column, least int64) (last int64, err error) {
+	last = d.Rows.Version(strings.ToLower(c.Type)).Last
 	switch {
-	case d.Rows.Version(strings.ToLower(c.Type)).Last == 0:
-		return invalid(field, fmt.Sprintf("column %q is of type %s: use an integer of the currency's smallest unit, BIGINT", c.Name, c.Type))
+	case last == 0:
+		return 0, invalid(field, fmt.Sprintf("column %q is of type %s: use an integer of the currency's smallest unit, BIGINT", c.Name, c.Type))
 	case !c.NotNull:
-		return invalid(field, fmt.Sprintf("column %q allows NULL, with which nothing would fit: declare it NOT NULL", c.Name))
+		return 0, invalid(field, fmt.Sprintf("column %q allows NULL, with which nothing would fit: declare it NOT NULL", c.Name))
+	case last < least:
+		return 0, invalid(field, fmt.Sprintf("column %q is of type %s, smaller than that of Table.Limit: declare it as large", c.Name, c.Type))
 	}
-	return nil
+	return last, nil
 }
 
 // keys checks the key of the table.

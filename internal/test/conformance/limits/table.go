@@ -125,6 +125,18 @@ func ownTableIsChecked[Tx any](e *env[Tx]) {
 	if _, err := limits.New(e.Ctx, e.DB, "x", limits.Options{Table: &table}); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "BIGINT") {
 		e.Error(err)
 	}
+	for _, typ := range []string{"SMALLINT", "INTEGER"} {
+		name := "small_" + strings.ToLower(typ)
+		e.Must(`CREATE TABLE ` + name + ` (id BIGINT NOT NULL PRIMARY KEY, most BIGINT NOT NULL, used ` + typ + ` NOT NULL)`)
+		table = good
+		table.Table = name
+		_, err := limits.New(e.Ctx, e.DB, "x", limits.Options{Table: &table})
+		if e.Engine == dbtest.SQLite { // its integers are all as large
+			e.Check(err)
+		} else if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "smaller than that of Table.Limit") {
+			e.Errorf("%s beside BIGINT: %v", typ, err)
+		}
+	}
 	if e.InnoDB() {
 		e.Must(`CREATE TABLE folds (id VARCHAR(20) NOT NULL PRIMARY KEY, most BIGINT NOT NULL, used BIGINT NOT NULL)`)
 		table = good
