@@ -2,6 +2,7 @@ package optimistic
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -84,7 +85,7 @@ func (t *Table[R, Tx]) mapVersion() error {
 	if err != nil {
 		return err
 	}
-	if t.version, err = newCounter(t.work.Access.Dialect.Rows.Version, t.spec.Table, c, fields[0].FieldInfo); err != nil {
+	if t.version, err = newCounter(t.work.Access.Dialect.Rows.Version, t.spec.Table, c, reflect.TypeFor[R](), fields[0]); err != nil {
 		return err
 	}
 	t.given, _ = t.table.Fields.Given(t.spec.Key)

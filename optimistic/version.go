@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx/reflectx"
 
 	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/rowmap"
@@ -37,10 +36,15 @@ type counter struct {
 }
 
 // newCounter refuses columns and fields that cannot hold a version.
-func newCounter(typeOf func(string) dialect.VersionType, table string, c rowmap.Column, f *reflectx.FieldInfo) (*counter, error) {
+func newCounter(typeOf func(string) dialect.VersionType, table string, c rowmap.Column, row reflect.Type, f rowmap.Field) (*counter, error) {
 	v := &counter{name: table + "." + c.Name, index: f.Index}
 	refuse := func(problem string) (*counter, error) {
 		return nil, invalid("Options.Version", "column "+v.name+" "+problem)
+	}
+	for n := range f.Index[1:] { // a copy of the row shares what a pointer leads to
+		if in := row.FieldByIndex(f.Index[:n+1]); in.Type.Kind() == reflect.Pointer {
+			return refuse("is in a struct that " + row.String() + " embeds by a pointer, so that a version which was not committed would be in the caller's row: embed it by value")
+		}
 	}
 	typ := strings.ToLower(c.Type)
 	switch column := typeOf(typ); {
@@ -77,7 +81,7 @@ func lastOf(t reflect.Type) int64 {
 
 // of returns a row's version. It refuses a version that no row can have.
 func (v *counter) of(row reflect.Value) (version, error) {
-	f := reflectx.FieldByIndexesReadOnly(row, v.index)
+	f := row.FieldByIndex(v.index)
 	if v.uuid {
 		text := f.String()
 		if f.Kind() == reflect.Array {
@@ -110,7 +114,7 @@ func parseUUID(name, text string) (version, error) {
 
 // first returns the version of a new row: the one that it has, or the first version.
 func (v *counter) first(row reflect.Value) (version, error) {
-	if !reflectx.FieldByIndexesReadOnly(row, v.index).IsZero() {
+	if !row.FieldByIndex(v.index).IsZero() {
 		return v.of(row)
 	}
 	return v.after(version{})
@@ -141,7 +145,7 @@ func (v *counter) bind(now version) any {
 
 // put writes a version into the struct of a row.
 func (v *counter) put(row reflect.Value, now version) {
-	f := reflectx.FieldByIndexes(row, v.index)
+	f := row.FieldByIndex(v.index)
 	switch {
 	case f.Kind() == reflect.String:
 		f.SetString(now.id)

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jmoiron/sqlx/reflectx"
-
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -37,7 +35,7 @@ func (t *Table[R, Tx]) won(a core.Reply) (bool, error) {
 func (t *Table[R, Tx]) fill(ctx context.Context, row *R) error {
 	v := reflect.ValueOf(row).Elem()
 	for _, f := range t.generated {
-		if !reflectx.FieldByIndexesReadOnly(v, f.Index).IsZero() {
+		if !f.Of(v).IsZero() {
 			return once.Invalid("row", fmt.Sprintf("the database makes the value of column %q: leave its field zero", f.Name))
 		}
 	}
@@ -99,7 +97,7 @@ func (t *Table[R, Tx]) same(row, there R) error {
 func differing[R any](fields rowmap.Fields, row, there R) (columns []string) {
 	a, b := reflect.ValueOf(row), reflect.ValueOf(there)
 	for _, f := range fields {
-		if !equal(reflectx.FieldByIndexesReadOnly(a, f.Index), reflectx.FieldByIndexesReadOnly(b, f.Index)) {
+		if !equal(f.Of(a), f.Of(b)) {
 			columns = append(columns, f.Name)
 		}
 	}

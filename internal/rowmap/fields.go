@@ -27,8 +27,17 @@ type Field struct {
 	Fill      func(ctx context.Context, row reflect.Value, update bool) error
 }
 
+// Of returns the field of row, or its zero value if it is in a struct that row embeds by a pointer which is nil.
+func (f Field) Of(row reflect.Value) reflect.Value {
+	v, err := row.FieldByIndexErr(f.Index)
+	if err != nil {
+		return reflect.Zero(f.Field.Type)
+	}
+	return v
+}
+
 // Of returns the fields of R that are columns: those that the program's own mapping names, or those
-// with a db tag.
+// with a db tag. A field hides those of its column that are embedded deeper, as it hides those of its name in Go.
 func Of[R any](c access.Catalog) (Fields, error) {
 	typ := reflect.TypeFor[R]()
 	if typ.Kind() != reflect.Struct {
@@ -43,6 +52,9 @@ func Of[R any](c access.Catalog) (Fields, error) {
 		if err := c.Check("column", f.Column); err != nil {
 			return nil, err
 		}
+		if slices.Contains(fields.Names(), f.Column) {
+			return nil, twice(typ, f.Column)
+		}
 		info := &reflectx.FieldInfo{Name: f.Column, Index: f.Index, Field: typ.FieldByIndex(f.Index)}
 		fields = append(fields, Field{FieldInfo: info, Generated: f.Generated, Fill: f.Fill})
 	}
@@ -54,10 +66,19 @@ func Of[R any](c access.Catalog) (Fields, error) {
 			if err := c.Check("db tag", f.Name); err != nil {
 				return nil, err
 			}
-			fields = append(fields, Field{FieldInfo: f})
+			n := slices.Index(fields.Names(), f.Name)
+			if n < 0 {
+				fields = append(fields, Field{FieldInfo: f})
+			} else if len(fields[n].Index) == len(f.Index) {
+				return nil, twice(typ, f.Name)
+			}
 		}
 	}
 	return fields, nil
+}
+
+func twice(row reflect.Type, column string) error {
+	return invalid("R", fmt.Sprintf("two fields of %v are the column %q: leave one", row, column))
 }
 
 // Pick returns the fields of columns. argument names the argument that lists them.
@@ -120,7 +141,7 @@ func (f Fields) Dest(row reflect.Value) []any {
 func (f Fields) Values(row reflect.Value, forms Forms) []any {
 	out := make([]any, len(f))
 	for i, field := range f {
-		out[i] = forms.Of(field.Name, reflectx.FieldByIndexesReadOnly(row, field.Index).Interface())
+		out[i] = forms.Of(field.Name, field.Of(row).Interface())
 	}
 	return out
 }

@@ -37,6 +37,7 @@ func Suite[Tx any](t *testing.T, h conformance.Handle[Tx]) {
 		"TheRowInConflictIsNamed":      theRowInConflictIsNamed[Tx],
 		"VersionsOfNothing":            versionsOfNothing[Tx],
 		"ReadsAfterAlter":              readsAfterAlter[Tx],
+		"EmbeddedStructs":              embeddedStructs[Tx],
 		"EnforceCatchesOthers":         enforceCatchesOthers[Tx],
 		"NoLostUpdateOverRows":         noLostUpdateOverRows[Tx],
 		"EnforceIsChecked":             enforceIsChecked[Tx],

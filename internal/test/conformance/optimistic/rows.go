@@ -66,6 +66,62 @@ func readsAfterAlter[Tx any](e *env[Tx]) {
 	}
 }
 
+// embeddedStructs checks that a field hides the one of its column that is embedded, as in Go, that a nil pointer to an embedded
+// struct is its zero value, and that a version is refused which a copy of the row would share with it.
+func embeddedStructs[Tx any](e *env[Tx]) {
+	e.Accounts("a")
+	spec := holdfast.TableSpec{Table: "accounts", Key: []string{"account_no"}}
+	type base struct {
+		Owner string `db:"owner"`
+		Cents int64  `db:"cents"`
+	}
+	type hiding struct {
+		base
+
+		No      string `db:"account_no"`
+		Cents   int64  `db:"cents"`
+		Version int64  `db:"version"`
+	}
+	hidden, err := optimistic.New[hiding](e.Ctx, e.DB, spec)
+	e.Check(err)
+	_, err = hidden.Update(e.Ctx, hiding{base{"Ada", 1}, "a", 2, 1})
+	e.Check(err)
+	e.WantAccount(conformance.Account{No: "a", Owner: "Ada", Cents: 2, Version: 2})
+
+	type byPointer struct {
+		*base
+
+		No      string `db:"account_no"`
+		Version int64  `db:"version"`
+	}
+	pointers, err := optimistic.New[byPointer](e.Ctx, e.DB, spec)
+	e.Check(err)
+	_, err = pointers.Update(e.Ctx, byPointer{No: "a", Version: 2})
+	e.Check(err)
+	e.WantAccount(conformance.Account{No: "a", Version: 3})
+
+	type versioned struct {
+		Version int64 `db:"version"`
+	}
+	type shared struct {
+		*versioned
+
+		No string `db:"account_no"`
+	}
+	if _, err := optimistic.New[shared](e.Ctx, e.DB, spec); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "by value") {
+		e.Errorf("a version behind a pointer: %v", err)
+	}
+	type twice struct {
+		No      string `db:"account_no"`
+		Cents   int64  `db:"cents"`
+		Too     int64  `db:"cents"`
+		Version int64  `db:"version"`
+	}
+	if _, err := optimistic.New[twice](e.Ctx, e.DB, spec); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "cents") {
+		e.Errorf("a column twice: %v", err)
+	}
+}
+
 // theRowInConflictIsNamed checks that the error names the row in conflict by its key when
 // several rows of one table are written.
 func theRowInConflictIsNamed[Tx any](e *env[Tx]) {
