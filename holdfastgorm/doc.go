@@ -22,9 +22,10 @@
 // optimistic, rowlock): the gorm tags, the naming strategy and embedded structs, so that gorm.Model
 // works. [Spec] names a model's table and its primary key. db tags are not read.
 //
-// Holdfast fills the times of creation and update as GORM does, and leaves an auto-increment key to the
-// database: businessrow reads it back. It runs no hooks, and reads soft-deleted rows. Fields that GORM may not read or write, and associations, are
-// no columns of it; a model with a serializer is refused, because Holdfast would store another value.
+// Holdfast fills defaults and the times of creation and update as GORM does, and leaves an auto-increment key to the
+// database: businessrow reads it back. An update of named columns fills only those. It runs no hooks, and reads soft-deleted rows. Fields that GORM
+// may neither read nor write, and associations, are no columns of it. A model is refused if Holdfast would store another value than GORM: with a
+// serializer, with a default that is an expression of the database, or with a field that may be read or written in part.
 //
 // # Keys
 //

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
+	"sync/atomic"
 
 	"gorm.io/gorm"
 
@@ -79,18 +81,17 @@ func DoTx[T any](ctx context.Context, s *idempotency.Store[*sql.Tx], tx *gorm.DB
 		return idempotency.Result[T]{}, err
 	}
 	res, err := idempotency.DoTx(ctx, s, own, op, func(ctx context.Context, _ *sql.Tx) (T, error) { return fn(tx.WithContext(ctx)) })
-	if v, in := tx.Statement.Context.Value(verdictKey{}).(*verdict); in {
-		v.rejection = nil
-		errors.As(err, &v.rejection)
+	if v, in := verdicts.Load(own); in {
+		var rejection *idempotency.Rejection
+		errors.As(err, &rejection)
+		v.(*atomic.Pointer[idempotency.Rejection]).Store(rejection) //nolint:forcetypeassert // Transaction has put it there
 	}
 	return res, err
 }
 
-// verdict is the rejection of the last DoTx of a Transaction: only with it, and not with one of the code around
-// DoTx, the transaction commits.
-type verdict struct{ rejection *idempotency.Rejection }
-
-type verdictKey struct{}
+// verdicts are the rejections of the last DoTx of each Transaction that runs, by its *sql.Tx: GORM's contexts are the
+// program's. Only with such a rejection, and not with one of the code around DoTx, a transaction commits.
+var verdicts sync.Map
 
 // Transaction runs fn, which calls [DoTx] and writes more, in one transaction that Holdfast begins. It
 // takes the place of GORM's Transaction around DoTx: it runs fn again after a deadlock and
@@ -101,13 +102,14 @@ type verdictKey struct{}
 //
 // Errors: those of fn and of [holdfast.DB.InTx].
 func Transaction[T any](ctx context.Context, db *gorm.DB, h *holdfast.DB[*sql.Tx], fn func(tx *gorm.DB) (idempotency.Result[T], error), opts ...holdfast.TxOptions) (res idempotency.Result[T], err error) {
-	last := new(verdict)
 	var decided error
-	err = InTx(context.WithValue(ctx, verdictKey{}, last), db, h, func(tx *gorm.DB) error {
-		last.rejection = nil
+	err = h.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		last := new(atomic.Pointer[idempotency.Rejection])
+		verdicts.Store(tx, last)
+		defer verdicts.Delete(tx)
 		var rejection *idempotency.Rejection
-		res, decided = fn(tx)
-		if errors.As(decided, &rejection) && rejection == last.rejection && res.Outcome != 0 && reflect.ValueOf(&res.Value).Elem().IsZero() {
+		res, decided = fn(On(ctx, db, tx))
+		if errors.As(decided, &rejection) && rejection == last.Load() && res.Outcome != 0 && reflect.ValueOf(&res.Value).Elem().IsZero() {
 			return nil
 		}
 		return decided

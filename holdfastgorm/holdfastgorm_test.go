@@ -67,6 +67,15 @@ type Payment struct {
 	Cents     int64
 }
 
+// Charge is a business row with defaults.
+type Charge struct {
+	ChargeNo holdfastgorm.Key `gorm:"primaryKey;not null;size:64"`
+	Cents    int64
+	Status   string `gorm:"size:20;default:pending"`
+	Tries    int64  `gorm:"default:3"`
+	Comment  string `gorm:"size:20;default:null"`
+}
+
 // Folded is a business row as AutoMigrate makes it.
 type Folded struct {
 	RefundNo string `gorm:"primaryKey;not null;size:64"`
@@ -109,7 +118,7 @@ func each(t *testing.T, f func(w *world)) {
 				var err error
 				w.gorm, err = gorm.Open(dialect, &config)
 				w.must(err)
-				w.must(w.gorm.AutoMigrate(&Account{}, &Refund{}, &Payment{}, &Folded{}))
+				w.must(w.gorm.AutoMigrate(&Account{}, &Refund{}, &Payment{}, &Charge{}, &Folded{}))
 				w.db, err = holdfastgorm.Open(t.Context(), w.gorm, holdfast.Options{SingleOwner: true})
 				w.must(err)
 				w.store, err = idempotency.New(t.Context(), w.db)
@@ -236,6 +245,12 @@ func TestTransaction(t *testing.T) {
 			if !errors.As(err, &rejection) {
 				w.Errorf("a rejection after another call: %v", err)
 			}
+			r, err := holdfastgorm.Transaction(w.Context(), w.gorm, w.db, func(tx *gorm.DB) (idempotency.Result[string], error) {
+				return holdfastgorm.DoTx(w.Context(), w.store, tx.WithContext(w.Context()), op("9"), create("9", idempotency.Reject("no", "no")))
+			})
+			if !errors.As(err, &rejection) || r.Outcome != want {
+				w.Errorf("with a context of the program's: %+v, %v, want a rejection that is %v", r, err, want)
+			}
 			_, err = holdfastgorm.Transaction(w.Context(), w.gorm, w.db, func(tx *gorm.DB) (r idempotency.Result[string], err error) {
 				_, err = create("5", idempotency.Reject("no", "no"))(tx)
 				return r, err
@@ -333,6 +348,14 @@ func TestModels(t *testing.T) {
 			w.Errorf("%+v", found)
 		}
 
+		bare, err := accounts.Insert(ctx, Account{Model: gorm.Model{ID: 77}, OwnerName: "Bo"}) // without Extra
+		w.must(err)
+		var second Account
+		w.must(w.gorm.First(&second, "owner_name = ?", "Bo").Error)
+		if bare.Version != 1 || second.Version != 1 || second.Extra != nil && second.Country != "" {
+			w.Errorf("%+v, and stored is %+v", bare, second)
+		}
+
 		locked, err := rowlock.NewTable[Account](ctx, w.db, spec)
 		w.must(err)
 		w.must(holdfastgorm.InTx(ctx, w.gorm, w.db, func(tx *gorm.DB) error {
@@ -407,6 +430,52 @@ func TestModelAsBusinessRow(t *testing.T) {
 		made.ID = 7
 		if _, err := payments.Do(ctx, made, func(context.Context, *sql.Tx) error { return nil }); !errors.Is(err, holdfast.ErrInvalid) {
 			w.Errorf("an id of the caller's: %v", err)
+		}
+	})
+}
+
+// TestDefaults claims rows that leave to a default what GORM would, and has models refused of which Holdfast would
+// store something else.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	each(t, func(w *world) {
+		ctx := w.Context()
+		spec, err := holdfastgorm.Spec[Charge](w.gorm)
+		w.must(err)
+		charges, err := businessrow.New[Charge](ctx, w.db, spec, businessrow.Options{Compare: []string{"cents", "status"}})
+		w.must(err)
+		for _, want := range []idempotency.Outcome{idempotency.Executed, idempotency.Replayed} {
+			r, err := charges.Do(ctx, Charge{ChargeNo: "1", Cents: 100}, func(context.Context, *sql.Tx) error { return nil })
+			if err != nil || r.Outcome != want || r.Value.Status != "pending" || r.Value.Tries != 3 {
+				w.Errorf("%+v, %v, want it %v", r, err, want)
+			}
+		}
+		_, err = charges.Do(ctx, Charge{ChargeNo: "2", Status: "new", Tries: 1, Comment: "x"}, func(context.Context, *sql.Tx) error { return nil })
+		w.must(err)
+		var found []Charge
+		w.must(w.gorm.Order("charge_no").Find(&found).Error)
+		if len(found) != 2 || found[0] != (Charge{"1", 100, "pending", 3, ""}) || found[1] != (Charge{"2", 0, "new", 1, "x"}) {
+			w.Errorf("%+v", found)
+		}
+		type createOnly struct {
+			ChargeNo holdfastgorm.Key `gorm:"primaryKey"`
+			Cents    int64            `gorm:"<-:create"`
+		}
+		type readOnly struct {
+			ChargeNo holdfastgorm.Key `gorm:"primaryKey"`
+			Cents    int64            `gorm:"->"`
+		}
+		type expression struct {
+			ChargeNo holdfastgorm.Key `gorm:"primaryKey"`
+			Cents    int64            `gorm:"default:(1 + 1)"`
+		}
+		_, err1 := businessrow.New[createOnly](ctx, w.db, spec)
+		_, err2 := businessrow.New[readOnly](ctx, w.db, spec)
+		_, err3 := businessrow.New[expression](ctx, w.db, spec)
+		for _, err := range []error{err1, err2, err3} {
+			if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "Cents") {
+				w.Errorf("a model of which Holdfast stores another value: %v", err)
+			}
 		}
 	})
 }

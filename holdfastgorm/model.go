@@ -35,13 +35,21 @@ func fieldsOf(db *gorm.DB) func(row reflect.Type) ([]holdfast.Field, error) {
 		}
 		for _, name := range s.DBNames {
 			f := s.FieldsByDBName[name]
-			switch {
-			case !f.Readable || !f.Creatable || !f.Updatable:
-				continue
-			case f.Serializer != nil:
-				return nil, &holdfast.InputError{Field: "R", Problem: fmt.Sprintf("field %s of %v has a GORM serializer, and Holdfast would store another value: make it a type with Scan and Value", f.Name, row)}
+			refuse := func(problem string) error {
+				return &holdfast.InputError{Field: "R", Problem: fmt.Sprintf("field %s of %v %s", f.Name, row, problem)}
 			}
-			list = append(list, holdfast.Field{Column: name, Index: indexOf(f), Generated: f.AutoIncrement, Fill: fillOf(db, f)})
+			fill := fillOf(db, f)
+			switch {
+			case !f.Readable && !f.Creatable && !f.Updatable:
+				continue
+			case !f.Readable || !f.Creatable || !f.Updatable:
+				return nil, refuse("may be read or written in part (tags -> and <-), and Holdfast would leave its column out: give it no such tag, or take a struct of its own for Holdfast")
+			case f.HasDefaultValue && f.DefaultValueInterface == nil && fill == nil && !f.AutoIncrement && !strings.EqualFold(f.DefaultValue, "null"):
+				return nil, refuse("has a default that the database makes, and Holdfast would store its zero value: fill it in the program")
+			case f.Serializer != nil:
+				return nil, refuse("has a GORM serializer, and Holdfast would store another value: make it a type with Scan and Value")
+			}
+			list = append(list, holdfast.Field{Column: name, Index: indexOf(f), Generated: f.AutoIncrement, Fill: fill})
 		}
 		return list, nil
 	}
@@ -78,11 +86,20 @@ func Spec[R any](db *gorm.DB, key ...string) (holdfast.TableSpec, error) {
 	return spec, nil
 }
 
-// fillOf returns what sets a field that GORM fills with the time on its own: one of the creation if it is
-// zero, and one of the update always with an update.
+// fillOf returns what sets a field that GORM fills on its own: with its default if it is zero, or with the time, that
+// of the creation if it is zero, and that of the update always with an update.
 func fillOf(db *gorm.DB, f *schema.Field) func(ctx context.Context, row reflect.Value, update bool) error {
 	kind := max(f.AutoCreateTime, f.AutoUpdateTime)
-	if kind == 0 {
+	switch {
+	case kind > 0:
+	case f.DefaultValueInterface != nil:
+		return func(ctx context.Context, row reflect.Value, update bool) error {
+			if _, zero := f.ValueOf(ctx, row); zero && !update {
+				return f.Set(ctx, row, f.DefaultValueInterface)
+			}
+			return nil
+		}
+	default:
 		return nil
 	}
 	return func(ctx context.Context, row reflect.Value, update bool) error {
