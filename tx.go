@@ -111,7 +111,8 @@ func (o CommitOutcome) String() string { return [...]string{"unknown", "done", "
 
 // CommitOutcome returns the outcome of a COMMIT that the caller sent, or of a write in
 // autocommit, from its error: nil is Done, a rollback code of the server is NotDone, and every
-// other error is Unknown, regardless of what the driver says about retrying.
+// other error is Unknown, regardless of what the driver says about retrying. Of several statements in one text, and of a
+// CALL, NotDone says only that the last one was not done: those before it may be committed.
 func (d *DB[Tx]) CommitOutcome(err error) CommitOutcome {
 	switch {
 	case err == nil:

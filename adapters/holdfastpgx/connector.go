@@ -25,7 +25,9 @@ func Connector(c driver.Connector) driver.Connector { return stdhandle.NativeCon
 type native struct{}
 
 func (native) BeginWith(ctx, life context.Context, c driver.Conn, opts core.TxOptions, first core.Bound) (driver.Tx, core.Reply, error) {
-	tx, answer, err := beginWith(ctx, c.(*stdlib.Conn).Conn(), opts, first) //nolint:forcetypeassert // Pipes has looked
+	conn := c.(*stdlib.Conn).Conn() //nolint:forcetypeassert // Pipes has looked
+	_ = replicated(conn)            // a commit of the program's left it
+	tx, answer, err := beginWith(ctx, conn, opts, first)
 	return std{tx, life}, answer, err
 }
 
@@ -46,7 +48,12 @@ type std struct {
 }
 
 // Commit implements driver.Tx.
-func (t std) Commit() error { return t.Tx.Commit(t.life) }
+func (t std) Commit() error {
+	if err := t.Tx.Commit(t.life); err != nil {
+		return err
+	}
+	return replicated(t.Conn())
+}
 
 // Rollback implements driver.Tx.
 func (t std) Rollback() error {

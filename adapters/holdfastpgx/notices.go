@@ -22,7 +22,7 @@ const notReplicated = "holdfast: not replicated"
 //	pool, err := pgxpool.NewWithConfig(ctx, config)
 //
 // It is needed only with synchronous_standby_names. An OnNotice that is already set is still
-// called. A pool of database/sql has no equivalent.
+// called. In a pool of database/sql only the transactions that Holdfast begins are watched, and those with [Connector] alone.
 func WatchNotices(config *pgx.ConnConfig) {
 	before := config.OnNotice
 	config.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {

@@ -4,6 +4,7 @@ package holdfastpgx_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -19,9 +20,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/adapters/holdfastpgx"
+	"github.com/holdfast-go/holdfast/adapters/holdfastsql"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -134,6 +137,49 @@ func TestStatementWithoutItsStandby(t *testing.T) {
 		_, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = local; INSERT INTO effects VALUES ('y')`)
 		return err
 	}); err != nil {
+		t.Errorf("a commit on the connection of another: %v", err)
+	}
+}
+
+// TestConnectorWithoutStandby cancels the wait of a transaction that ends without a last statement of Holdfast's, and that of a
+// commit of the program's own, whose mark is none of the next one's business.
+func TestConnectorWithoutStandby(t *testing.T) {
+	t.Parallel()
+	ctx, dsn, admin := withoutStandby(t)
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holdfastpgx.WatchNotices(config)
+	pool := sql.OpenDB(holdfastpgx.Connector(stdlib.GetConnector(*config)))
+	defer func() { _ = pool.Close() }()
+	pool.SetMaxOpenConns(1)
+	db, err := holdfastsql.Open(ctx, pool, holdfast.Options{SingleOwner: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := core.Bound{Stmt: core.Stmt{Name: "first", Text: `INSERT INTO effects VALUES ($1)`}, Args: []any{"first"}}
+	transact := func(setup string) error {
+		return access.Of(db).Attempt(ctx, core.TxOptions{}, &first, func(ctx context.Context, tx *sql.Tx, _ core.Querier, _ core.Reply) error {
+			_, err := tx.ExecContext(ctx, setup)
+			return err
+		})
+	}
+	done := make(chan error, 1)
+	go func() { done <- transact(`SELECT 1`) }()
+	cancelSyncWait(ctx, t, admin)
+	if err := <-done; !errors.Is(err, holdfast.ErrUnknown) {
+		t.Errorf("a commit without its standby: %v", err)
+	}
+	go func() {
+		_, err := pool.ExecContext(ctx, `INSERT INTO effects VALUES ('own')`)
+		done <- err
+	}()
+	cancelSyncWait(ctx, t, admin)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := transact(`SET LOCAL synchronous_commit = local`); err != nil {
 		t.Errorf("a commit on the connection of another: %v", err)
 	}
 }
