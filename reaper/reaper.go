@@ -62,7 +62,8 @@ type Options struct {
 	// bound.
 	MaxRows int64
 	// LockGrace is how long the row of a released or expired lock, and an expired ticket, is
-	// kept: a minute to 365 days, far above the duration of any statement. Locking the same key
+	// kept: a minute to 365 days, far above the duration of any statement, and of any transaction at REPEATABLE READ or
+	// above that locks a key with package rowlock. Locking the same key
 	// again is cheaper while its row exists. Default: an hour.
 	LockGrace time.Duration
 	// MaxClockJump is how much the database's clock may gain or lose against the process's

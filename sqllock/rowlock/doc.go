@@ -52,7 +52,8 @@
 // Lock first in the transaction. At REPEATABLE READ and above the transaction reads
 // from a snapshot. If that snapshot is older than the last holder's commit, the lock
 // is refused with [holdfast.ErrRetry]: later reads of the transaction would miss what
-// the holder has written. At READ COMMITTED this cannot happen.
+// the holder has written. At READ COMMITTED this cannot happen. A key that nobody has locked for
+// [github.com/holdfast-go/holdfast/reaper.Options.LockGrace] (an hour) is forgotten, and a snapshot that is older than that is not refused.
 //
 // # Limits
 //

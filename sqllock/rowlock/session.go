@@ -24,8 +24,10 @@ type SessionLock struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	ended  chan struct{}
-	once   sync.Once
 	err    error // why the lock ended; set before ended is closed
+
+	releasing sync.Once
+	released  error
 }
 
 // Hold locks key without a transaction of the caller's, until the lock is released. It
@@ -137,15 +139,18 @@ func (h *SessionLock) Context() context.Context { return h.ctx }
 // Errors: [ErrLost] if the connection had ended before, or may have, because the
 // server did not answer.
 func (h *SessionLock) Release(ctx context.Context) error {
-	h.once.Do(func() { h.cancel(ErrReleased) })
-	ctx, cancel := core.Cleanup(ctx)
-	defer cancel()
-	select {
-	case <-h.ended:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return h.lost()
+	h.releasing.Do(func() {
+		h.cancel(ErrReleased)
+		ctx, cancel := core.Cleanup(ctx)
+		defer cancel()
+		select {
+		case <-h.ended:
+			h.released = h.lost()
+		case <-ctx.Done():
+			h.released = &LostError{Key: h.key, Reason: "the server did not answer its release", Err: context.Cause(ctx)}
+		}
+	})
+	return h.released
 }
 
 // lost returns an ErrLost if the lock ended before its release, or may have.
