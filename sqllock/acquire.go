@@ -201,7 +201,8 @@ func (m *leases) try(ctx context.Context, name lockname.Name, s keeper.Settings)
 // Do acquires the lock on key, runs fn and releases the lock, also when fn panics.
 //
 // fn has two contexts. Its ctx is that of the call: begin transactions on it, with [Locker.InTx].
-// Use lease.Context() for work outside the database: it ends with the lease and with ctx.
+// Use lease.Context() for work outside the database: it ends with the lease and with ctx, but not with ctx where
+// there is an AcquireOptions.Reentry.
 //
 // Errors: the error of fn; the errors of Acquire, and then fn did not run; [ErrLost] or
 // [ErrClosed] when fn returned nil after the lease had ended. In that case the guarded

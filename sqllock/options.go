@@ -60,7 +60,8 @@ type AcquireOptions struct {
 	TTL time.Duration
 	// Reentry makes the lock re-entrant. If a lease was acquired with a Reentry, a call with
 	// the same Reentry and key returns that lease. The lease keeps its TTL and its renewal. It
-	// ends when it has been released as often as it was acquired. Without a Reentry, a
+	// ends when it has been released as often as it was acquired. Its context does not end with that of [Locker.Do],
+	// because other calls may share it: give work outside the database the ctx of fn too. Without a Reentry, a
 	// goroutine that acquires a key that it already holds waits for itself. Default: none.
 	Reentry *Reentry
 	// NoRenewal disables renewal: the lease ends with its TTL, at the latest.

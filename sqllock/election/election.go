@@ -139,7 +139,7 @@ func (e *Election[Tx]) Leader(ctx context.Context) (sqllock.Info, bool, error) {
 	return info, found && info.Held, err
 }
 
-// Observe yields the present leader, and then every change of the leader or its value. An Info that is
+// Observe yields the present leader, and then every change of the leader, its holder or its value. An Info that is
 // not Held means that there is no leader. It reads twice a second, on PostgreSQL also when a leader
 // resigns, and goes on after errors as [sqllock.Locker.Watch] does. It may miss leaders and values that
 // do not last until the next read.
@@ -161,7 +161,7 @@ func (e *Election[Tx]) Observe(ctx context.Context) iter.Seq2[sqllock.Info, erro
 			if !leads {
 				info = sqllock.Info{Owner: e.locks.Owner(), Key: e.key}
 			}
-			same := last != nil && info.Token == last.Token && bytes.Equal(info.Value, last.Value)
+			same := last != nil && info.Token == last.Token && info.Holder == last.Holder && bytes.Equal(info.Value, last.Value)
 			last = &info
 			return same || yield(info, nil), nil
 		})

@@ -61,7 +61,8 @@ type fake struct {
 	ended     []*Lease
 	over      []*Lease // those of ended that were lost
 	released  []*Lease
-	finished  []bool // whether they ended by that
+	releasing func(l *Lease) // what Release does first
+	finished  []bool         // whether they ended by that
 	closed    []string
 }
 
@@ -183,6 +184,9 @@ func (s *kind) Remaining(context.Context, []*Lease) (map[AttemptID]time.Duration
 }
 
 func (s *kind) Release(_ context.Context, l *Lease) error {
+	if s.releasing != nil {
+		s.releasing(l)
+	}
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
 	s.released = append(s.released, l)

@@ -228,7 +228,8 @@ func (k *Keeper) Close(ctx context.Context) error {
 		if !l.granted || l.attempt.HandedOut { // a ticket, which was abandoned when it ended; a lease to be resumed
 			continue
 		}
-		if err := l.Release(ctx); err != nil && first == nil {
+		// A release has a bound of its own, which is longer than what is left of ctx.
+		if _, err := core.Bounded(ctx, func() error { return l.Release(ctx) }, nil); err != nil && first == nil {
 			first = err
 		}
 		if ctx.Err() != nil {

@@ -141,7 +141,7 @@ func (k *Keeper) NewLease(kind Terms, token int64, lock string, a Attempt, s Set
 	l.values = values{s.Values}
 	l.ctx, l.cancel = context.WithCancelCause(&l.values)
 	inner := l.ctx
-	if s.Within != nil {
+	if s.Within != nil && s.By == nil { // else the calls that share the lease have contexts of their own
 		both, cancel := context.WithCancelCause(l.ctx)
 		stop := context.AfterFunc(s.Within, func() { cancel(context.Cause(s.Within)) })
 		context.AfterFunc(l.ctx, func() { stop() })

@@ -318,6 +318,18 @@ func TestCloseWithin(t *testing.T) {
 			t.Errorf("%v after %v, %d leases are released", err, f.since(), len(f.released))
 		}
 	})
+	synctest.Test(t, func(t *testing.T) {
+		f := renewsAll()
+		k := f.keep(t)
+		f.lease("a", false)
+		f.releasing = func(*Lease) { time.Sleep(4 * time.Second) } // it waits for a guarded transaction
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := k.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || f.since() > 1200*time.Millisecond {
+			t.Errorf("%v after %v", err, f.since())
+		}
+		time.Sleep(4 * time.Second)
+	})
 }
 
 // TestLeave checks that a lease which its holder acquired three times ends with the third release.
@@ -342,6 +354,13 @@ func TestLeave(t *testing.T) {
 					if err := l.Release(t.Context()); !errors.Is(err, want) || len(f.released) != 0 || name == "released" && l.Context().Err() != nil {
 						t.Errorf("release %d: %v, %v", n+1, err, l.Context().Err())
 					}
+				}
+				f.releasing = func(l *Lease) {
+					f.locked(func() {
+						if l.Again("somebody") {
+							t.Error("it was acquired while its last release was under way")
+						}
+					})
 				}
 				_ = l.Release(t.Context())
 				_ = l.Release(t.Context())

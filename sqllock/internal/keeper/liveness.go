@@ -157,7 +157,8 @@ func (s *Liveness) run(ctx context.Context, q core.Querier, begun func()) (err e
 	}()
 	own, lost := context.WithCancel(ctx)
 	defer lost()
-	s.running.Go(func() { s.watch(own, id, lost) })
+	doubt := make(chan struct{}, 1)
+	s.running.Go(func() { s.watch(own, id, lost, doubt) })
 	tick := time.NewTicker(confirmEvery)
 	defer tick.Stop()
 	for {
@@ -174,13 +175,15 @@ func (s *Liveness) run(ctx context.Context, q core.Querier, begun func()) (err e
 		select {
 		case <-own.Done():
 			return errNoSession
+		case <-doubt:
 		case <-tick.C:
 		}
 	}
 }
 
-// watch waits on another connection until the session has ended, and calls lost.
-func (s *Liveness) watch(ctx context.Context, id Process, lost func()) {
+// watch waits on another connection until the session has ended, and calls lost. If its own connection ends, it
+// sends doubt: what has ended it may have ended the session too.
+func (s *Liveness) watch(ctx context.Context, id Process, lost func(), doubt chan<- struct{}) {
 	for ctx.Err() == nil {
 		_ = s.side(ctx, sessionConnections, func(q core.Querier) error {
 			for {
@@ -198,6 +201,10 @@ func (s *Liveness) watch(ctx context.Context, id Process, lost func()) {
 				}
 			}
 		})
+		select {
+		case doubt <- struct{}{}:
+		default:
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(firstRetry): // its own connection was lost

@@ -61,6 +61,7 @@ func TestSessionLost(t *testing.T) {
 		"the watcher does not get the lock":     {answers{lives, says([]any{1, 0, nil}, nil)}, 0, nil},
 		"the watcher's wait is too long":        {answers{lives, says(nil, errLocked)}, 0, nil},
 		"the watcher's connection is closed":    {answers{lives, says(nil, errDown)}, 0, nil},
+		"both connections are closed":           {answers{confirms(nil, errDown), says(nil, errDown)}, at, errDown},
 		"the watcher's statement is ended":      {answers{lives, says([]any{1, nil, nil}, nil)}, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,6 +28,7 @@ func (l *Lease) leave() (again bool, lost error) {
 	l.keeper.Mu.Lock()
 	defer l.keeper.Mu.Unlock()
 	if l.again == 0 {
+		l.by = nil // from now on nobody acquires it again
 		return false, nil
 	}
 	l.again--

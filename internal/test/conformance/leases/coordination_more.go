@@ -62,6 +62,20 @@ func reentry[Tx any](e *env[Tx]) {
 		e.Check((<-inside).Release(e.Ctx))
 	}
 	e.Check(e.TryAcquire(other, "k").Release(e.Ctx))
+
+	// A lease that calls share does not end with the context of one of them.
+	ctx, end := context.WithCancel(e.Ctx)
+	defer end()
+	var shared *sqllock.Lease
+	e.Check(l.Do(ctx, "k", func(context.Context, *sqllock.Lease) (err error) {
+		shared, err = l.Acquire(e.Ctx, "k", as)
+		return err
+	}, as))
+	end()
+	if _, err := other.TryAcquire(e.Ctx, "k"); !errors.Is(err, sqllock.ErrHeld) || shared.Context().Err() != nil {
+		e.Errorf("%v; its context: %v", err, context.Cause(shared.Context()))
+	}
+	e.Check(shared.Release(e.Ctx))
 }
 
 func elections[Tx any](e *env[Tx]) {
@@ -210,6 +224,15 @@ func observe[Tx any](e *env[Tx]) {
 	e.Check(leader.SetValue(e.Ctx, []byte("x")))
 	next(true, "x")
 	e.Check(leader.Resign(e.Ctx))
+	next(false, "")
+	lease := e.TryAcquire(l, "leader")
+	next(true, "")
+	handle, err := lease.Handle()
+	e.Check(err)
+	resumed, err := e.locker("two").Resume(e.Ctx, handle) // another holder of the same term
+	e.Check(err)
+	next(true, "")
+	e.Check(resumed.Release(e.Ctx))
 	next(false, "")
 	cancel()
 	<-done
