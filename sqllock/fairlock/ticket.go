@@ -170,8 +170,9 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 			c.leaves = c.err == nil && !s.k.Closed // also with a grant that came too late
 			entering := c.lease == nil && !slices.Contains(c.queue.entering, c)
 			s.leave(c, err)
+			leaves := c.leaves // the goroutine that has sent the ticket may change it
 			s.k.Mu.Unlock()
-			s.giveUp(ctx, c, entering)
+			s.giveUp(ctx, c, leaves, entering)
 			return nil, err
 		}
 		s.k.Mu.Unlock()
@@ -189,8 +190,8 @@ const leaveBound = time.Second
 // giveUp deletes the ticket of a call that ends without its lock, so that a lock without a holder is free
 // when the call returns. entering reports that the ticket is on its way into the table: the goroutine that
 // sent it deletes it.
-func (s *tickets) giveUp(ctx context.Context, c *ticket, entering bool) {
-	if !c.leaves || c.lease == nil && !entering {
+func (s *tickets) giveUp(ctx context.Context, c *ticket, leaves, entering bool) {
+	if !leaves || c.lease == nil && !entering {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)

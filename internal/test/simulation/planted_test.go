@@ -64,8 +64,8 @@ var planted = map[string]plant{
 	"an answer of the provider is not stored":        {"staged", []change{{"idempotency/staged/run.go", "\t\treturn ends, r.transitions.owned(ctx, q, r, step, a)", "\t\treturn owning, r.transitions.owned(ctx, q, r, step, a)"}}},
 
 	"a grant is of the call, not of its ticket":         {"tickets", []change{{"sqllock/fairlock/queue.go", "ready, expired := judged(q.ready), q.expired", "ready, expired := q.ready, q.expired"}, {"sqllock/fairlock/queue.go", "q *queue, ready []*keeper.Lease) {\n\tfor _, l := range ready {", "q *queue, ready []*ticket) {\n\tfor _, c := range ready {"}, {"sqllock/fairlock/queue.go", "\t\tc := s.byLease[l]\n\t\twaits := c != nil &&", "\t\tl := c.lease\n\t\twaits := l != nil &&"}}},
-	"a call that gives up leaves its ticket":            {"tickets", []change{{"sqllock/fairlock/ticket.go", "\tif !c.leaves || c.lease == nil && !entering {\n", "\tif c.gone {\n"}}},
-	"a call that gives up does not wait for its ticket": {"tickets", []change{{"sqllock/fairlock/ticket.go", "\tif !c.leaves || c.lease == nil && !entering {\n", "\tif !c.leaves || c.lease == nil {\n"}}},
+	"a call that gives up leaves its ticket":            {"tickets", []change{{"sqllock/fairlock/ticket.go", "\tif !leaves || c.lease == nil && !entering {\n", "\tif c.gone {\n"}}},
+	"a call that gives up does not wait for its ticket": {"tickets", []change{{"sqllock/fairlock/ticket.go", "\tif !leaves || c.lease == nil && !entering {\n", "\tif !leaves || c.lease == nil {\n"}}},
 	"a ticket that comes after its call has left stays": {"tickets", []change{{"sqllock/fairlock/queue.go", "\t\t\tunwanted = append(unwanted, e.Attempt)\n", "\t\t\tunwanted = unwanted[:0]\n"}}},
 	"a ticket whose COMMIT was not answered stays":      {"tickets", []change{{"sqllock/fairlock/queue.go", "\t\t\tc.err = err\n\t\t\ts.k.Abandon(s, e.Attempt)\n", "\t\t\tc.err = err\n"}}},
 	"a release that fails is not repeated":              {"tickets", []change{{"sqllock/fairlock/ticket.go", "\tif err != nil || l.Attempt().Ambiguous {\n\t\ts.k.Abandon", "\tif l.Attempt().Ambiguous {\n\t\ts.k.Abandon"}}},
