@@ -33,6 +33,13 @@ func (o *observed) take() map[string]int {
 	return n
 }
 
+// then sets what runs after each statement.
+func (o *observed) then(after func(name string)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.after = after
+}
+
 func openLocker(t *testing.T, engine dbtest.Engine, o Options) (*Locker[*sql.Tx], *sql.DB, *observed) {
 	t.Helper()
 	pool := dbtest.OpenSQL(t, dbtest.DSN(t, engine))

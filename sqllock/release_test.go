@@ -142,7 +142,7 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 		t.Fatal(err)
 	}
 	var next sync.Once
-	seen.after = func(name string) {
+	seen.then(func(name string) {
 		if name == "locks.release" {
 			next.Do(func() {
 				a := keeper.Attempt{Name: leases["taken"].kept().Attempt().Name, ID: keeper.NewProcess().NewAttemptID(), TTL: time.Minute}
@@ -151,13 +151,13 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 				}
 			})
 		}
-	}
+	})
 	l.leases.statements.freeMany(ctx, all, func(i int, f keeper.Freed) {
 		if i == 0 {
 			said = f
 		}
 	})
-	seen.after = nil
+	seen.then(nil)
 	if err := tx.Rollback(); err != nil {
 		t.Error(err)
 	}
