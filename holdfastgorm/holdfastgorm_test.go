@@ -71,9 +71,9 @@ type Payment struct {
 type Charge struct {
 	ChargeNo holdfastgorm.Key `gorm:"primaryKey;not null;size:64"`
 	Cents    int64
-	Status   string `gorm:"size:20;default:pending"`
-	Tries    int64  `gorm:"default:3"`
-	Comment  string `gorm:"size:20;default:null"`
+	Status   string  `gorm:"size:20;default:pending"`
+	Tries    int64   `gorm:"default:3"`
+	Comment  *string `gorm:"size:20;default:null"`
 }
 
 // Folded is a business row as AutoMigrate makes it.
@@ -450,11 +450,12 @@ func TestDefaults(t *testing.T) {
 				w.Errorf("%+v, %v, want it %v", r, err, want)
 			}
 		}
-		_, err = charges.Do(ctx, Charge{ChargeNo: "2", Status: "new", Tries: 1, Comment: "x"}, func(context.Context, *sql.Tx) error { return nil })
+		comment := "x"
+		_, err = charges.Do(ctx, Charge{ChargeNo: "2", Status: "new", Tries: 1, Comment: &comment}, func(context.Context, *sql.Tx) error { return nil })
 		w.must(err)
 		var found []Charge
 		w.must(w.gorm.Order("charge_no").Find(&found).Error)
-		if len(found) != 2 || found[0] != (Charge{"1", 100, "pending", 3, ""}) || found[1] != (Charge{"2", 0, "new", 1, "x"}) {
+		if len(found) != 2 || found[0] != (Charge{"1", 100, "pending", 3, nil}) || found[1].Comment == nil || *found[1].Comment != "x" || found[1].Status != "new" || found[1].Tries != 1 {
 			w.Errorf("%+v", found)
 		}
 		type createOnly struct {
@@ -469,10 +470,15 @@ func TestDefaults(t *testing.T) {
 			ChargeNo holdfastgorm.Key `gorm:"primaryKey"`
 			Cents    int64            `gorm:"default:(1 + 1)"`
 		}
+		type null struct {
+			ChargeNo holdfastgorm.Key `gorm:"primaryKey"`
+			Cents    int64            `gorm:"default:null"`
+		}
+		_, err4 := businessrow.New[null](ctx, w.db, spec)
 		_, err1 := businessrow.New[createOnly](ctx, w.db, spec)
 		_, err2 := businessrow.New[readOnly](ctx, w.db, spec)
 		_, err3 := businessrow.New[expression](ctx, w.db, spec)
-		for _, err := range []error{err1, err2, err3} {
+		for _, err := range []error{err1, err2, err3, err4} {
 			if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "Cents") {
 				w.Errorf("a model of which Holdfast stores another value: %v", err)
 			}
