@@ -44,8 +44,8 @@ func (l *Lease) Term() Term { return Term(l.kept().Term()) }
 // at start + TTL - margin, where start is when the acquire, or the last committed renewal, was
 // sent. It also ends when the lease is released, when it is found to be lost, and when its
 // Locker is closed. Its cause is [ErrLost], [ErrReleased] or [ErrClosed]. Within [Locker.Do] it
-// also ends with the context that Do was given, with that context's cause. It has the values of
-// the context that Acquire was given.
+// also ends with the context that Do was given, with that context's cause, unless there is an
+// AcquireOptions.Reentry. It has the values of the context that Acquire was given.
 //
 // Its Err reads the clock. Its Done channel is closed by a timer, which a busy machine may run
 // late.

@@ -22,7 +22,8 @@ const notReplicated = "holdfast: not replicated"
 //	pool, err := pgxpool.NewWithConfig(ctx, config)
 //
 // It is needed only with synchronous_standby_names. An OnNotice that is already set is still
-// called. In a pool of database/sql only the transactions that Holdfast begins are watched, and those with [Connector] alone.
+// called. In a pool of database/sql, with [Connector], only transactions whose BEGIN goes with a
+// statement are watched: those of Do, not the single statements, fair locks and transactions with Options.OwnerSetting.
 func WatchNotices(config *pgx.ConnConfig) {
 	before := config.OnNotice
 	config.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {

@@ -87,7 +87,7 @@ const (
 // again when the leadership was lost, when fn returned an error, and when the database does not answer,
 // after a pause of 100 ms that doubles up to 30 s; after a leadership of a minute the pauses begin anew.
 // fn has two contexts, as in [sqllock.Locker.Do]: its ctx is that of the call, and leader.Context() ends with
-// the leadership and with ctx.
+// the leadership and, without a [sqllock.AcquireOptions] Reentry, with ctx.
 //
 // Run returns nil once fn has returned nil in a leadership that lasted. Errors: ctx's cause; those that no
 // further campaign mends: [holdfast.ErrInvalid], [holdfast.ErrSchema], [holdfast.ErrDenied],

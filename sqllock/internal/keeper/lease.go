@@ -262,9 +262,12 @@ func (l *Lease) Keeper() *Keeper { return l.keeper }
 func (l *Lease) Context() context.Context { return &l.work }
 
 // Again counts one more acquisition by the holder of a re-entrant lease. It returns false if by
-// may not acquire it again. Mu is held.
+// may not acquire it again, or if it has ended. Mu is held.
 func (l *Lease) Again(by any) bool {
 	if by == nil || l.by != by {
+		return false
+	}
+	if l.keeper.lapse(l); !l.live {
 		return false
 	}
 	l.again++

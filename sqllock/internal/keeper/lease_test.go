@@ -98,10 +98,18 @@ func TestLateTimer(t *testing.T) {
 		"it is released":       func(l *Lease) error { _ = l.Release(context.Background()); return context.Cause(l.Context()) },
 		"the keeper is closed": func(l *Lease) error { _ = l.keeper.Close(context.Background()); return context.Cause(l.Context()) },
 		"one use is left": func(l *Lease) error {
-			if l.Again(nil) || l.Again("another") || !l.Again("somebody") {
-				return errCaller
-			}
+			l.again = 1
 			return l.Release(context.Background())
+		},
+		"it is acquired again": func(l *Lease) error {
+			switch {
+			case l.Again(nil) || l.Again("another"):
+				return errCaller
+			case l.Again("somebody"):
+				l.again = 0
+				return nil
+			}
+			return context.Cause(l.Context())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -349,6 +357,13 @@ func TestLeave(t *testing.T) {
 					time.Sleep(ttl)
 				case "closed":
 					f.locked(func() { k.End(l, ErrClosed) })
+				}
+				if name != "released" {
+					f.locked(func() {
+						if l.Again("somebody") {
+							t.Error("it was acquired again when it had ended")
+						}
+					})
 				}
 				for n := range 2 {
 					if err := l.Release(t.Context()); !errors.Is(err, want) || len(f.released) != 0 || name == "released" && l.Context().Err() != nil {

@@ -55,7 +55,7 @@ type Settings struct {
 	Once        bool            // is not renewed
 	By          any             // who may acquire it again; nil if it is not re-entrant
 	Values      context.Context // supplies the values of the lease's context
-	Within      context.Context // the context of Do, with which the lease's context ends, too
+	Within      context.Context // the context of Do, with which the lease's context ends, too, unless By is set
 }
 
 // Settings returns the settings of a lease with its own TTL. A ttl of 0 means the TTL of the
