@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
-	"sync/atomic"
 
 	"gorm.io/gorm"
 
@@ -81,10 +80,10 @@ func DoTx[T any](ctx context.Context, s *idempotency.Store[*sql.Tx], tx *gorm.DB
 		return idempotency.Result[T]{}, err
 	}
 	res, err := idempotency.DoTx(ctx, s, own, op, func(ctx context.Context, _ *sql.Tx) (T, error) { return fn(tx.WithContext(ctx)) })
-	if v, in := verdicts.Load(own); in {
+	if _, in := verdicts.Load(own); in {
 		var rejection *idempotency.Rejection
 		errors.As(err, &rejection)
-		v.(*atomic.Pointer[idempotency.Rejection]).Store(rejection) //nolint:forcetypeassert // Transaction has put it there
+		verdicts.Store(own, rejection)
 	}
 	return res, err
 }
@@ -104,12 +103,12 @@ var verdicts sync.Map
 func Transaction[T any](ctx context.Context, db *gorm.DB, h *holdfast.DB[*sql.Tx], fn func(tx *gorm.DB) (idempotency.Result[T], error), opts ...holdfast.TxOptions) (res idempotency.Result[T], err error) {
 	var decided error
 	err = h.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		last := new(atomic.Pointer[idempotency.Rejection])
-		verdicts.Store(tx, last)
-		defer verdicts.Delete(tx)
 		var rejection *idempotency.Rejection
+		verdicts.Store(tx, rejection)
+		defer verdicts.Delete(tx)
 		res, decided = fn(On(ctx, db, tx))
-		if errors.As(decided, &rejection) && rejection == last.Load() && res.Outcome != 0 && reflect.ValueOf(&res.Value).Elem().IsZero() {
+		last, _ := verdicts.Load(tx)
+		if errors.As(decided, &rejection) && last == any(rejection) && res.Outcome != 0 && reflect.ValueOf(&res.Value).Elem().IsZero() {
 			return nil
 		}
 		return decided

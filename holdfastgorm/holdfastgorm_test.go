@@ -474,6 +474,12 @@ func TestDefaults(t *testing.T) {
 			ChargeNo holdfastgorm.Key `gorm:"primaryKey"`
 			Cents    int64            `gorm:"default:null"`
 		}
+		type counted struct {
+			ChargeNo holdfastgorm.Key `gorm:"primaryKey"`
+			Tries    int64            `gorm:"autoIncrement"`
+		}
+		_, err = businessrow.New[counted](ctx, w.db, spec)
+		w.must(err)
 		_, err4 := businessrow.New[null](ctx, w.db, spec)
 		_, err1 := businessrow.New[createOnly](ctx, w.db, spec)
 		_, err2 := businessrow.New[readOnly](ctx, w.db, spec)
