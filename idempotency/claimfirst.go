@@ -2,28 +2,39 @@ package idempotency
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
+	"github.com/holdfast-go/holdfast/internal/dialect"
+	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
 // claimFirst is the protocol of Do on MySQL and MariaDB, and at isolation levels on which a lock says
 // nothing about what the transaction reads. Its model is internal/test/model/claimfirst.pml: claim inserts the
 // record, for which other calls wait, and finish adds the result.
-type claimFirst[Tx any] struct{}
+type claimFirst[Tx any] struct {
+	stands core.Stmt // finds the record of an attempt
+}
 
-// claimed is a transaction that has inserted the record of its key.
+// stands is the text of claimFirst.stands.
+const stands = `SELECT 1 FROM {records} WHERE owner = $0 AND key_hash = $1 AND attempt = $2`
+
+// claimedRow is a transaction that has inserted the record of its key.
 type claimedRow[Tx any] struct {
 	access.OwnTx[Tx]
+	*claimFirst[Tx]
 
 	s       *Store[Tx]
 	call    *call
 	attempt []byte
 }
 
-func (claimFirst[Tx]) claim(ctx context.Context, s *Store[Tx], p *pending) (turn[Tx], error) {
+func (f *claimFirst[Tx]) claim(ctx context.Context, s *Store[Tx], p *pending) (turn[Tx], error) {
 	attempt := once.RandomID()
 	tx, a, err := s.begin(ctx, p, s.claiming(p.call, attempt, s.lockWait(p), s.options.LockTimeout))
 	if err != nil {
@@ -33,7 +44,7 @@ func (claimFirst[Tx]) claim(ctx context.Context, s *Store[Tx], p *pending) (turn
 		tx.Rollback()
 		return nil, once.ErrTaken
 	}
-	return &claimedRow[Tx]{tx, s, p.call, attempt}, nil
+	return &claimedRow[Tx]{tx, f, s, p.call, attempt}, nil
 }
 
 // claiming returns the claim of an attempt: it inserts the record. wait bounds the wait for another
@@ -47,8 +58,28 @@ func (t *claimedRow[Tx]) finish(ctx context.Context, v storedResult) error {
 	return t.Finish(ctx, t.s.finishing(t.call, t.attempt, v))
 }
 
-// doubt rolls back. The claim was inserted, so no other call had stored a record.
-func (t *claimedRow[Tx]) doubt(_ context.Context, err error) error {
+// doubt rolls back. The claim was inserted, so no other call had stored a record. If the function failed, doubt asks whether
+// the record stands all the same: then the function had committed the transaction itself, and what it wrote
+// before has no result. No question is needed where another attempt follows, or the transaction of a rejection.
+func (t *claimedRow[Tx]) doubt(ctx context.Context, err error) error {
 	t.Rollback()
+	var inFunc *once.FuncError
+	var rej *Rejection
+	if !errors.As(err, &inFunc) || errors.Is(err, trace.ErrAborted) || t.s.dialect().Classify(inFunc.Err) == dialect.Retry || ctx.Err() == nil && once.Decides(err, &rej) {
+		return err
+	}
+	ctx, cancel := core.Cleanup(ctx)
+	defer cancel()
+	committed := false
+	unread := t.s.access.OnConn(ctx, "", func(q core.Querier) (err error) {
+		committed, err = t.stands.QueryRow(ctx, q, []any{new(int)}, t.call.args(t.attempt)...)
+		return err
+	})
+	switch {
+	case unread != nil:
+		return fmt.Errorf("idempotency: reading the record: %w, after the function's error: %w", unread, inFunc.Err)
+	case committed:
+		return &holdfast.TxLostError{Err: inFunc.Err}
+	}
 	return err
 }

@@ -201,7 +201,7 @@ func New[Tx any](ctx context.Context, db *holdfast.DB[Tx], opts ...Options) (*St
 		},
 	}
 	s.tx = txOptionsOf(s.sql.claim, &o)
-	s.protocol = claimFirst[Tx]{}
+	s.protocol = &claimFirst[Tx]{a.Dialect.Look("records.stands", r.Replace(stands))}
 	if s.sql.claim.Reserves(o.Isolation) {
 		s.protocol = newLockFirst[Tx](compile, d, s.sql.claim, o.LockTimeout)
 	}

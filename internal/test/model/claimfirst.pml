@@ -18,6 +18,9 @@
  * Void is Do with a function that writes nothing, and a record that says that the operation is never done. A call
  * of Do that finds that record is refused, and a call of Void that finds another one is too late.
  *
+ * With PARTS the function may commit the transaction itself between a and b, by DDL for example, and then goes on
+ * or fails. Doubt reads, after the rollback, whether the record of this attempt stands.
+ *
  * The server may end the transaction between a and b (a deadlock), and the function may swallow that. The
  * fence has set autocommit off, so what the function writes next is in a transaction that nothing commits.
  *
@@ -30,6 +33,7 @@
  *   WHOLE   The effect is there whole and with its record, or nothing is there.
  *   OPEN    A call is not told that its function failed while an earlier commit of it is open.
  *   VOID    An operation that was voided has no effect.
+ *   PART    A call is not told that its function failed, and nothing else, if a part of its effect is committed.
  *   DONE    A call does not wait forever.
  *
  * Names in -D that plant a bug, and the property that each must violate:
@@ -38,6 +42,7 @@
  *   FINISH_BLIND   WHOLE   Finish does not fail where its record is gone
  *   CLAIM_PLAIN    ONCE    Claim reads whether there is a record, and does not wait for one in flight
  *   CLAIM_LATE     OPEN    Claim comes after the function
+ *   ERROR_LEFT     PART    a function that has failed is not asked whether it had committed
  *   WAIT_ON        WHOLE   DoTx claims again after a wait whose end has ended the transaction
  *   VOID_OVER      VOID    Claim of Void waits for a record, and takes it over
  *   VOID_UNWRITTEN VOID    Void finds no record, and writes none
@@ -54,6 +59,9 @@
 #define JOINED 1
 #endif
 #define ALL (CALLS + VOIDS + JOINED)
+#ifndef PARTS     /* 1: a function may commit its transaction itself */
+#define PARTS 0
+#endif
 #ifndef TRIES     /* of a call whose connection is lost */
 #define TRIES 2
 #endif
@@ -63,20 +71,21 @@
 bool record;
 byte inserted, doneA, doneB;
 bool voided;
+byte part;            /* the attempt whose function has committed, and which has no result; 0 is none */
 
 byte open[CALLS + VOIDS + 1]; /* commits of a call that are on their way */
 
 byte ended, ids;
 
 /* An assertion has the name of its property. */
-hidden byte ONCE, WHOLE, OPEN, VOID, DONE;
+hidden byte ONCE, WHOLE, OPEN, VOID, PART, DONE;
 
 inline judge() {
 	ONCE = doneA <= 1 && doneB <= 1;
 	assert(ONCE);
 	VOID = !(voided && (doneA > 0 || doneB > 0));
 	assert(VOID);
-	WHOLE = doneA == doneB && record == (doneA || voided);
+	WHOLE = part || doneA == doneB && record == (doneA || voided);
 	assert(WHOLE)
 }
 
@@ -93,6 +102,7 @@ inline commit() {
 	d_step {
 		doneA = doneA + a; doneB = doneB + b;
 		if :: inserted == me -> inserted = 0; record = true :: else fi;
+		if :: part == me -> part = 0 :: else fi;
 #ifdef CLAIM_PLAIN
 		record = record || a;
 #endif
@@ -145,6 +155,12 @@ begin:
 	:: else
 	fi;
 	a = 1;
+#if PARTS
+	if
+	:: d_step { doneA = doneA + a; a = 0; inserted = 0; record = true; part = me; judge() }
+	:: true
+	fi;
+#endif
 	if
 	:: rollback(); lost = true           /* a deadlock, which the function swallows */
 	:: true
@@ -163,7 +179,7 @@ begin:
 #endif
 #ifndef FINISH_BLIND
 	if                                   /* Finish */
-	:: lost -> goto error
+	:: lost && part != me -> goto error
 	:: else
 	fi;
 #endif
@@ -180,8 +196,20 @@ finish:
 		atomic { tries--; open[client]++; run Late(me, client, voids, a, b); ids++; me = ids }
 		goto begin
 	fi;
-error:
+error:                                   /* Doubt */
 	rollback();
+#if PARTS
+#ifndef ERROR_LEFT
+	if
+	:: part == me -> goto end            /* told that the transaction is lost */
+	:: else
+	fi;
+#endif
+	d_step {
+		PART = part != me;
+		assert(PART)
+	}
+#endif
 	d_step {
 		OPEN = open[client] == 0;
 		assert(OPEN)

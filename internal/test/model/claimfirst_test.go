@@ -7,6 +7,7 @@ var claimFirst = model{
 	small: []run{
 		{"Two", "-DJOINED=0"},
 		{"BesideDoTx", "-DCALLS=2 -DJOINED=1"},
+		{"Parts", "-DPARTS=1 -DCALLS=2 -DJOINED=1"},
 		{"Voided", "-DCALLS=1 -DVOIDS=2 -DJOINED=1"},
 	},
 	large: []run{
@@ -17,6 +18,7 @@ var claimFirst = model{
 		{"FINISH_BLIND", "WHOLE", ""},
 		{"CLAIM_PLAIN", "ONCE", ""},
 		{"CLAIM_LATE", "OPEN", ""},
+		{"ERROR_LEFT", "PART", "-DPARTS=1 -DJOINED=0"},
 		{"WAIT_ON", "WHOLE", ""},
 		{"VOID_OVER", "VOID", voids},
 		{"VOID_UNWRITTEN", "VOID", voids},

@@ -121,13 +121,14 @@
 //	3 calls of Do, 1 of DoTx, 2 connections lost each (large)           43,873,232
 //
 // claimfirst.pml has the order of MySQL and MariaDB: a claim by an INSERT, the function, the result by an
-// UPDATE, COMMIT. Transactions are lost inside the function, which may swallow that; beside it runs a call
-// of DoTx:
+// UPDATE, COMMIT. Transactions are lost inside the function, which may swallow that, or commit the transaction
+// itself; beside it runs a call of DoTx:
 //
-//	2 calls of Do                                                            2,369
-//	2 calls of Do, 1 of DoTx                                                15,178
-//	1 call of Do, 2 of Void, 1 of DoTx                                     145,751
-//	3 calls of Do, 1 of DoTx (large)                                       617,139
+//	2 calls of Do                                                            2,561
+//	2 calls of Do, 1 of DoTx                                                16,860
+//	the same, functions may commit                                          64,968
+//	1 call of Do, 2 of Void, 1 of DoTx                                     155,772
+//	3 calls of Do, 1 of DoTx (large)                                       744,250
 //
 // fence.pml has the mark that proves a transaction of MySQL and MariaDB on a connection which sees every
 // statement and error: when it must be set, and when a function may run again:

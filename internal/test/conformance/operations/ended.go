@@ -23,7 +23,7 @@ func ddlInTheFunction[Tx any](e *env[Tx]) {
 		}
 		return "", boom
 	})
-	if !errors.Is(err, boom) {
+	if lost := errors.Is(err, holdfast.ErrTxLost); !errors.Is(err, boom) || lost == e.DB.Capabilities().TransactionalDDL {
 		e.Errorf("got %v", err)
 	}
 	r, err := e.Do(s, conformance.Op("a"))
@@ -110,7 +110,7 @@ func functionEndsTheTransaction[Tx any](e *env[Tx]) {
 		stands := e.Effects(c.key) == 1
 		fails, rejects := errors.Is(c.err, boom), errors.Is(c.err, no)
 		unknown := errors.Is(err, holdfast.ErrTxLost) || errors.Is(err, idempotency.ErrUnknown)
-		if errors.Is(c.err, panics) != errors.Is(err, panics) || fails && !errors.Is(err, boom) || rejects && stands && !unknown || c.err == nil && !unknown {
+		if errors.Is(c.err, panics) != errors.Is(err, panics) || fails && !errors.Is(err, boom) || (fails || rejects) && stands && !unknown || c.err == nil && !unknown {
 			e.Errorf("it %s: got %v", c.key, err)
 		}
 		r, err := e.Do(s, conformance.Op(c.key))
