@@ -64,6 +64,7 @@ type fake struct {
 	releasing func(l *Lease) // what Release does first
 	finished  []bool         // whether they ended by that
 	closed    []string
+	stopping  time.Duration // how long Stop waits
 }
 
 // asked is a renewal: when it was asked for, since the test began, and of how many.
@@ -230,7 +231,10 @@ func (*kind) Woken(Process)                  {}
 // Close, Wait and Stop note their order.
 func (s *kind) Close()               { s.closed = append(s.closed, "close") }
 func (s *kind) Wait(context.Context) { s.closed = append(s.closed, "wait") }
-func (s *kind) Stop()                { s.closed = append(s.closed, "stop") }
+func (s *kind) Stop() {
+	time.Sleep(s.stopping)
+	s.closed = append(s.closed, "stop")
+}
 
 // Exec and Query implement core.Querier: no statement of this package uses them here.
 func (f *fake) Exec(context.Context, string, ...any) (core.Result, error) {

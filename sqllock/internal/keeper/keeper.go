@@ -240,6 +240,15 @@ func (k *Keeper) Close(ctx context.Context) error {
 		time.Sleep(2 * time.Millisecond)
 	}
 	k.stop()
+	// A driver may not end a statement with its context.
+	if _, err := core.Bounded(ctx, func() error { k.stopped(kinds); return nil }, nil); err != nil && first == nil {
+		first = err
+	}
+	return first
+}
+
+// stopped waits for the goroutines that stop has ended.
+func (k *Keeper) stopped(kinds []Terms) {
 	for _, kind := range kinds {
 		kind.Stop()
 	}
@@ -251,5 +260,4 @@ func (k *Keeper) Close(ctx context.Context) error {
 	for _, r := range k.renewals { // there are no new ones any more
 		r.Wait()
 	}
-	return first
 }

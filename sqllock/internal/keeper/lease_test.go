@@ -338,6 +338,17 @@ func TestCloseWithin(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 	})
+	synctest.Test(t, func(t *testing.T) {
+		f := renewsAll()
+		k := f.keep(t)
+		f.stopping = 4 * time.Second // a statement that its driver does not end
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := k.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || f.since() > 1200*time.Millisecond {
+			t.Errorf("%v after %v", err, f.since())
+		}
+		time.Sleep(4 * time.Second)
+	})
 }
 
 // TestLeave checks that a lease which its holder acquired three times ends with the third release.
