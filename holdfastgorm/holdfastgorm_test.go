@@ -474,6 +474,14 @@ func TestDefaults(t *testing.T) {
 			ChargeNo holdfastgorm.Key `gorm:"primaryKey"`
 			Cents    int64            `gorm:"default:null"`
 		}
+		type Stamps struct {
+			Cents int64 `gorm:"default:1"`
+		}
+		type pointed struct {
+			*Stamps
+
+			ChargeNo holdfastgorm.Key `gorm:"primaryKey"`
+		}
 		type counted struct {
 			ChargeNo holdfastgorm.Key `gorm:"primaryKey"`
 			Tries    int64            `gorm:"autoIncrement"`
@@ -484,7 +492,8 @@ func TestDefaults(t *testing.T) {
 		_, err1 := businessrow.New[createOnly](ctx, w.db, spec)
 		_, err2 := businessrow.New[readOnly](ctx, w.db, spec)
 		_, err3 := businessrow.New[expression](ctx, w.db, spec)
-		for _, err := range []error{err1, err2, err3, err4} {
+		_, err5 := businessrow.New[pointed](ctx, w.db, spec)
+		for _, err := range []error{err1, err2, err3, err4, err5} {
 			if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "Cents") {
 				w.Errorf("a model of which Holdfast stores another value: %v", err)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,6 +47,8 @@ func fieldsOf(db *gorm.DB) func(row reflect.Type) ([]holdfast.Field, error) {
 				return nil, refuse("may be read or written in part (tags -> and <-), and Holdfast would leave its column out: give it no such tag, or take a struct of its own for Holdfast")
 			case f.HasDefaultValue && f.DefaultValueInterface == nil && fill == nil && !f.PrimaryKey && !f.AutoIncrement && (f.FieldType.Kind() != reflect.Pointer || !strings.EqualFold(f.DefaultValue, "null")):
 				return nil, refuse("has a default that the database makes, and Holdfast would store its zero value: fill it in the program, or make it a pointer if the default is NULL")
+			case fill != nil && slices.Min(f.StructField.Index) < 0:
+				return nil, refuse("is filled before a write, in a struct that is embedded by a pointer, which a copy of the row shares: embed it by value")
 			case f.Serializer != nil:
 				return nil, refuse("has a GORM serializer, and Holdfast would store another value: make it a type with Scan and Value")
 			}

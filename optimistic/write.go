@@ -105,7 +105,7 @@ func (t *Table[R, Tx]) InsertTx(ctx context.Context, tx Tx, row R) (out R, err e
 }
 
 func (t *Table[R, Tx]) emptyKey(row reflect.Value) bool {
-	return !slices.ContainsFunc(t.table.KeyFields.Dest(row), func(p any) bool { return !reflect.ValueOf(p).Elem().IsZero() })
+	return !slices.ContainsFunc(t.table.KeyFields, func(f rowmap.Field) bool { return !f.Of(row).IsZero() })
 }
 
 // Update writes row in its own transaction and returns it with its new version.

@@ -55,6 +55,9 @@ func Of[R any](c access.Catalog) (Fields, error) {
 		if slices.Contains(fields.Names(), f.Column) {
 			return nil, twice(typ, f.Column)
 		}
+		if err := settable(typ, f.Index); err != nil {
+			return nil, err
+		}
 		info := &reflectx.FieldInfo{Name: f.Column, Index: f.Index, Field: typ.FieldByIndex(f.Index)}
 		fields = append(fields, Field{FieldInfo: info, Generated: f.Generated, Fill: f.Fill})
 	}
@@ -66,6 +69,9 @@ func Of[R any](c access.Catalog) (Fields, error) {
 			if err := c.Check("db tag", f.Name); err != nil {
 				return nil, err
 			}
+			if err := settable(typ, f.Index); err != nil {
+				return nil, err
+			}
 			n := slices.Index(fields.Names(), f.Name)
 			if n < 0 {
 				fields = append(fields, Field{FieldInfo: f})
@@ -75,6 +81,21 @@ func Of[R any](c access.Catalog) (Fields, error) {
 		}
 	}
 	return fields, nil
+}
+
+// settable refuses a field in a struct that row embeds by a pointer of an unexported type: no other package
+// can set the pointer.
+func settable(row reflect.Type, index []int) error {
+	for typ := row; len(index) > 1; index = index[1:] {
+		f := typ.Field(index[0])
+		if typ = f.Type; typ.Kind() != reflect.Pointer {
+			continue
+		}
+		if typ = typ.Elem(); !f.IsExported() {
+			return invalid("R", fmt.Sprintf("%v embeds a pointer to %v, which is not exported and cannot be set: export it, or embed it by value", row, typ))
+		}
+	}
+	return nil
 }
 
 func twice(row reflect.Type, column string) error {

@@ -88,8 +88,9 @@ func embeddedStructs[Tx any](e *env[Tx]) {
 	e.Check(err)
 	e.WantAccount(conformance.Account{No: "a", Owner: "Ada", Cents: 2, Version: 2})
 
+	type Base base
 	type byPointer struct {
-		*base
+		*Base
 
 		No      string `db:"account_no"`
 		Version int64  `db:"version"`
@@ -99,6 +100,18 @@ func embeddedStructs[Tx any](e *env[Tx]) {
 	_, err = pointers.Update(e.Ctx, byPointer{No: "a", Version: 2})
 	e.Check(err)
 	e.WantAccount(conformance.Account{No: "a", Version: 3})
+	if read, err := pointers.Get(e.Ctx, byPointer{No: "a"}); err != nil || read.Base == nil || read.Version != 3 {
+		e.Errorf("%+v, %v", read, err)
+	}
+	type unexported struct {
+		*base
+
+		No      string `db:"account_no"`
+		Version int64  `db:"version"`
+	}
+	if _, err := optimistic.New[unexported](e.Ctx, e.DB, spec); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), "not exported") {
+		e.Errorf("a pointer that cannot be set: %v", err)
+	}
 
 	type versioned struct {
 		Version int64 `db:"version"`
