@@ -53,7 +53,7 @@ WHERE n.nspname = COALESCE(NULLIF($1::pg_catalog.text, ''), pg_catalog.current_s
 		dialect.Value("standby quorum", `SELECT current_setting('synchronous_standby_names')`, dialect.Warning,
 			"promote only the standby whose pg_last_wal_receive_lsn() is the greatest, once none receives any more, or have a tool do so that knows which are synchronous", quorum),
 		dialect.Value("standby wait", `SELECT current_setting('synchronous_standby_names')`, dialect.Notice,
-			"call holdfastpgx.WatchNotices on the pool's configuration: such a commit is ErrUnknown then; through database/sql it cannot be seen, so cancel no session that waits for SyncRep", func(names string) string {
+			"call holdfastpgx.WatchNotices on the pool's configuration: such a commit is ErrUnknown then; through database/sql only with holdfastpgx.Connector and for Do, so cancel no session that waits for SyncRep", func(names string) string {
 				if names == "" {
 					return ""
 				}
