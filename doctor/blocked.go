@@ -26,7 +26,7 @@ const maxBlocks = 1000
 // Blocked returns which sessions of the current database wait for whom at this moment, for locks of rows and, on
 // PostgreSQL, of running operations: those who have waited longest come first, at most a thousand.
 // A lease that is held blocks no session: see [github.com/holdfast-go/holdfast/sqllock.Locker.List].
-// On PostgreSQL a role sees its own sessions, and with pg_monitor those of all. MySQL wants SELECT on
+// On PostgreSQL a role sees of other roles' sessions only their numbers and users, and with pg_monitor all. MySQL wants SELECT on
 // performance_schema, and MariaDB PROCESS. Both count Waited in seconds.
 //
 // Errors: [holdfast.ErrUnsupported] on SQLite, TiDB and Vitess, which do not tell; the driver's.

@@ -5,12 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/doctor"
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 )
@@ -72,8 +74,29 @@ func TestBlocked(t *testing.T) {
 			if b := found[0]; len(found) > 1 || b.Waiter == "" || b.Waiter == blocker || b.Blocker.User == "" || b.Blocker.State == "" || b.Waited < 0 || b.Waited > took || b.Blocker.Open < 0 || b.Blocker.Open > took+dbtest.Slack {
 				e.Errorf("%s: got %+v after %v", what, found, took)
 			}
+			if e.Engine == dbtest.Postgres {
+				seenByOthers(e)
+			}
 			close(end)
 			e.Check(errors.Join(<-waits, <-second))
 		}
 	})
+}
+
+// seenByOthers checks that a role without pg_monitor is told that there are sessions that wait, though not of whom they are.
+func seenByOthers(e *conformance.Env[*sql.Tx]) {
+	e.Helper()
+	name, _, drop := e.Role()
+	defer drop()
+	e.Check(e.DB.InTx(e.Ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `SET LOCAL ROLE `+name); err != nil {
+			return err
+		}
+		var n int
+		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM (`+strings.Replace(access.Of(e.DB).Dialect.Doctor.Blocked, "$1", "10", 1)+`) b`).Scan(&n)
+		if n == 0 {
+			e.Errorf("another role sees none, %v", err)
+		}
+		return err
+	}))
 }

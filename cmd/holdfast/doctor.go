@@ -50,10 +50,11 @@ func newDoctor(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if url, err := f.url(); err == nil {
-				found = append(found, certificate(url, found)...)
+			url, err := f.url()
+			if err != nil {
+				return err
 			}
-			return f.findings(cmd, found)
+			return f.findings(cmd, append(found, certificate(url, found)...))
 		},
 	}
 	cmd.Flags().StringArrayVar(&tables, "table", nil, "a table of your own and its key, such as refunds:refund_no; may be repeated")

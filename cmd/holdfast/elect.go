@@ -38,9 +38,13 @@ func newElect(f *flags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				lost, err := j.underLease(ctx, leader.Lease, r.owner)
+				over, lost, err := j.underLease(ctx, leader.Lease, r.owner)
 				if lost == nil {
 					return err
+				}
+				if over != nil {
+					j.sayf("no longer elected (%s): the command had ended by itself", withoutPassword(lost.Error()))
+					return ended(over)
 				}
 				if err := j.asked(); err != nil {
 					return err

@@ -109,6 +109,7 @@ func TestSecrets(t *testing.T) {
 		args                []string
 		want                int
 	}{
+		{args: []string{"up", "-dsn-file=-"}, stdin: database, want: exitOK}, // it opens the database more than once
 		{dsnFile: url, want: exitOK},
 		{args: []string{"-dsn-file", url}, want: exitOK},
 		{args: []string{"-dsn-file=-"}, stdin: database + "\r\n", want: exitOK},
@@ -124,9 +125,13 @@ func TestSecrets(t *testing.T) {
 	} {
 		t.Setenv(dsnVariable, c.dsn)
 		t.Setenv(dsnFileVariable, c.dsnFile)
+		args := c.args
+		if len(args) == 0 || args[0] != "up" {
+			args = append([]string{"version"}, args...)
+		}
 		was := os.Stdin
 		os.Stdin, _ = os.Open(file("stdin", c.stdin))
-		code, _, err := command(t, append([]string{"migrate", "version"}, c.args...)...)
+		code, _, err := command(t, append([]string{"migrate"}, args...)...)
 		_ = os.Stdin.Close()
 		os.Stdin = was
 		if code != c.want {

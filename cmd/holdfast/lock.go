@@ -49,7 +49,7 @@ func newLock(f *flags) *cobra.Command {
 				}
 				return nil
 			}
-			lost, err := j.underLease(ctx, lease, r.owner)
+			_, lost, err := j.underLease(ctx, lease, r.owner)
 			if lost != nil && err == nil {
 				return statusError{exitLost, fmt.Errorf("the lock was lost while the command ran: %w", lost)}
 			}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -380,6 +381,23 @@ func TestReap(t *testing.T) {
 		o.json(&r, "reap", "--scan", "--table", "sessions:id:until:ms:30m")
 		if n := o.Int(`SELECT COUNT(*) FROM sessions`); n != 2 || r.Rows != 1 || r.Tasks[conformance.SweepTasks].Task != "sessions" {
 			o.Errorf("%d are left, %+v", n, r)
+		}
+
+		// A table whose row cannot be deleted does not hide what the pass did.
+		o.Must(`INSERT INTO sessions VALUES (4, $1)`, o.Now()/1000-3_600_000)
+		kept := `FOR EACH ROW SIGNAL SQLSTATE '45000'`
+		switch o.Engine {
+		case dbtest.SQLite:
+			kept = `BEGIN SELECT RAISE(ABORT, 'kept'); END`
+		case dbtest.Postgres:
+			o.Must(`CREATE FUNCTION kept() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''kept''; END'`)
+			kept = `FOR EACH ROW EXECUTE FUNCTION kept()`
+		}
+		o.Must(`CREATE TRIGGER kept BEFORE DELETE ON sessions ` + kept)
+		var partial strings.Builder
+		code := run(o.Ctx, []string{"reap", "--scan", "--table", "sessions:id:until:ms:30m", "-json", "-dsn", o.DSN}, &partial, io.Discard)
+		if err := json.Unmarshal([]byte(partial.String()), &r); code != exitFailed || err != nil || len(r.Tasks) < conformance.SweepTasks {
+			o.Errorf("status %d, %v: %s", code, err, partial.String())
 		}
 
 		ctx, cancel := context.WithTimeout(o.Ctx, time.Minute)

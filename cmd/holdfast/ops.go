@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -296,6 +298,22 @@ func (o *opsFlags) describe(cmd *cobra.Command, op *staged.Operation) string {
 	return o.table(cmd, "", "WHAT IS", rows)
 }
 
+// intervened answers with an operation that was changed. The change stands, also if the operation cannot be read.
+func (o *opsFlags) intervened(ctx context.Context, cmd *cobra.Command, ops *operators.Operators[*sql.Tx], ref staged.Ref, said string) error {
+	op, err := ops.Show(ctx, ref)
+	state := "free"
+	switch {
+	case err == nil:
+		return o.answer(cmd, operationOf(op), cmp.Or(said, op.State.String())+"\n")
+	case !errors.Is(err, staged.ErrNotFound): // it was not freed
+		fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: it was done. Only reading the operation afterwards failed: "+withoutPassword(err.Error()))
+		state = cmp.Or(said, "done")
+	}
+	return o.answer(cmd, struct {
+		State string `json:"state"`
+	}{state}, state+"\n")
+}
+
 func newOpsErase(o *opsFlags) *cobra.Command {
 	var r refFlags
 	var who whoFlags
@@ -310,11 +328,7 @@ func newOpsErase(o *opsFlags) *cobra.Command {
 				if err := ops.Erase(ctx, ref, who.Actor); err != nil {
 					return err
 				}
-				op, err := ops.Show(ctx, ref)
-				if err != nil {
-					return err
-				}
-				return o.answer(cmd, operationOf(op), op.State.String()+"\n")
+				return o.intervened(ctx, cmd, ops, ref, "")
 			})
 		},
 	}

@@ -43,15 +43,11 @@ func newOpsCancel(o *opsFlags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				op, err := ops.Show(ctx, ref)
-				if err != nil {
-					return err
-				}
-				said := "cancelled\n"
+				said := "cancelled"
 				if outcome == idempotency.Replayed {
-					said = "cancelled before\n"
+					said = "cancelled before"
 				}
-				return o.answer(cmd, operationOf(op), said)
+				return o.intervened(ctx, cmd, ops, ref, said)
 			})
 		},
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-go/holdfast/idempotency/operators"
-	"github.com/holdfast-go/holdfast/idempotency/staged"
 )
 
 func newOpsResolve(o *opsFlags) *cobra.Command {
@@ -56,16 +55,7 @@ func newOpsResolve(o *opsFlags) *cobra.Command {
 				if err := ops.Resolve(ctx, ref, resolution, who.Actor); err != nil {
 					return err
 				}
-				op, err := ops.Show(ctx, ref)
-				if errors.Is(err, staged.ErrNotFound) { // it was freed
-					return o.answer(cmd, struct {
-						State string `json:"state"`
-					}{"free"}, "free\n")
-				}
-				if err != nil {
-					return err
-				}
-				return o.answer(cmd, operationOf(op), op.State.String()+"\n")
+				return o.intervened(ctx, cmd, ops, ref, "")
 			})
 		},
 	}

@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/holdfast-go/holdfast/idempotency"
+	"github.com/holdfast-go/holdfast/idempotency/operators"
 	"github.com/holdfast-go/holdfast/idempotency/staged"
 	"github.com/holdfast-go/holdfast/limits"
 )
@@ -138,5 +141,26 @@ func TestOpsResume(t *testing.T) {
 		}
 		o.misused("required", "ops", "resume")
 		o.misused("--after", append(resume, "--after", "x")...)
+	})
+}
+
+// TestIntervened checks that a change which was made is not said to have failed because the operation cannot be read
+// afterwards: who is told so repeats it.
+func TestIntervened(t *testing.T) {
+	onEveryEngine(t, func(o operator) {
+		store, err := idempotency.New(o.Ctx, o.DB)
+		o.Check(err)
+		ctx, cancel := context.WithCancel(o.Ctx)
+		cancel()
+		for said, want := range map[string]string{"": "done", "cancelled": "cancelled"} {
+			var out, errs strings.Builder
+			cmd := &cobra.Command{}
+			cmd.SetOut(&out)
+			cmd.SetErr(&errs)
+			err := (&opsFlags{flags: &flags{}}).intervened(ctx, cmd, operators.New(store), staged.Ref{Name: "refund", Key: "1"}, said)
+			if err != nil || !strings.Contains(out.String(), want) || !strings.Contains(errs.String(), "it was done") {
+				o.Errorf("%q: %v, %q, %q", said, err, out.String(), errs.String())
+			}
+		}
 	})
 }

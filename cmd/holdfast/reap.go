@@ -126,10 +126,13 @@ func (f *reapFlags) run(ctx context.Context, cmd *cobra.Command, db *holdfast.DB
 	}
 	report, err := pass(ctx)
 	f.progress.done()
-	if err != nil {
+	if err != nil && len(report.Tasks) == 0 {
 		return err
 	}
-	return f.report(cmd, report, f.dry)
+	if unsaid := f.report(cmd, report, f.dry); err == nil {
+		err = unsaid
+	}
+	return err // what was done before it is done
 }
 
 func (f *flags) report(cmd *cobra.Command, r reaper.Report, dry bool) error {

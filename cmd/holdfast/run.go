@@ -131,22 +131,24 @@ func ended(c *child) error {
 }
 
 // underLease runs the command while a lease lasts, and releases it. lost says that the lease ended
-// first; then there is nothing to release. With err, too, the command was not run.
-func (j *job) underLease(ctx context.Context, lease *sqllock.Lease, owner string) (lost, err error) {
+// first. With over, too, the command had ended by itself, and the release found that out; with err, too, the command was not run.
+func (j *job) underLease(ctx context.Context, lease *sqllock.Lease, owner string) (over *child, lost, err error) {
 	p := j.program
 	p.env = environment(keyVariable, j.key, ownerVariable, owner, fencingTokenVariable, strconv.FormatInt(lease.Token(), 10))
 	c, lost, err := j.run(lease.Context(), p) //nolint:contextcheck // it ends with the lease
 	if lost != nil {
-		return lost, nil
+		return nil, lost, nil
 	}
 	lost = j.release(ctx, lease)
 	switch {
 	case err != nil && lost == nil && errors.Is(err, sqllock.ErrLost): // the lease's context ended, and its row had time left
-		return err, err
-	case err != nil || lost != nil:
-		return lost, err
+		return nil, err, err
+	case err != nil:
+		return nil, lost, err
+	case lost != nil:
+		return c, lost, nil
 	}
-	return nil, ended(c)
+	return c, nil, ended(c)
 }
 
 // hold prints the token of a lease, and holds it until a signal comes. lost is as in underLease.
@@ -166,7 +168,11 @@ func (j *job) release(ctx context.Context, lease *sqllock.Lease) (lost error) {
 	if err == nil || errors.Is(err, sqllock.ErrLost) {
 		return err
 	}
-	j.sayf("the lock was not released and ends with its TTL: %s", withoutPassword(err.Error()))
+	what := "the lock was not released and ends with its TTL"
+	if errors.Is(err, holdfast.ErrUnknown) {
+		what = "the lock is not held any more, and it is not known whether it was held until now"
+	}
+	j.sayf("%s: %s", what, withoutPassword(err.Error()))
 	return nil
 }
 

@@ -22,7 +22,11 @@ const (
 const maxSecret = 64 << 10
 
 // source says where the database's URL comes from.
-type source struct{ dsn, dsnFile, passwordFile string }
+type source struct {
+	dsn, dsnFile, passwordFile string
+
+	read string // the URL, once it was read: standard input and a pipe have it once
+}
 
 func (s *source) add(root *cobra.Command) {
 	p := root.PersistentFlags()
@@ -36,7 +40,14 @@ func (s *source) add(root *cobra.Command) {
 }
 
 // url returns the database's URL.
-func (s *source) url() (string, error) {
+func (s *source) url() (_ string, err error) {
+	if s.read == "" {
+		s.read, err = s.find()
+	}
+	return s.read, err
+}
+
+func (s *source) find() (string, error) {
 	raw, err := s.given()
 	if err != nil {
 		return "", err

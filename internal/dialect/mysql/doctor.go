@@ -102,5 +102,5 @@ LEFT JOIN performance_schema.events_transactions_current t ON t.thread_id = b.th
 	Isolation("transaction_isolation"),
 	Encryption("performance_schema.session_status"),
 	// A primary may have channels of group replication, so they do not count.
-	Replication(`SELECT CAST(COUNT(*) AS CHAR) FROM performance_schema.replication_connection_status WHERE service_state <> 'OFF' AND channel_name NOT LIKE 'group\_replication\_%'`),
+	Replication(`SELECT CAST(COUNT(*) AS CHAR) FROM performance_schema.replication_connection_status WHERE service_state <> 'OFF' AND LEFT(channel_name, 18) <> 'group_replication_'`),
 )
