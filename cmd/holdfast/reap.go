@@ -126,7 +126,7 @@ func (f *reapFlags) run(ctx context.Context, cmd *cobra.Command, db *holdfast.DB
 	}
 	report, err := pass(ctx)
 	f.progress.done()
-	if err != nil && len(report.Tasks) == 0 {
+	if err != nil && report.Rows() == 0 {
 		return err
 	}
 	if unsaid := f.report(cmd, report, f.dry); err == nil {
