@@ -94,7 +94,7 @@ func countSteps[Tx any](e *conformance.Env[Tx], w *wire, key string, check bool)
 					next, err = lockers[0].Acquire(e.Ctx, key)
 					got <- err
 				}()
-				time.Sleep(100 * time.Millisecond) // so that it is in the queue
+				e.Eventually("it is in the queue", func() bool { return lockers[0].Waiting() > 0 })
 				w.take()
 				err := errors.Join(release(), <-got)
 				if err != nil || time.Since(start) < time.Second {

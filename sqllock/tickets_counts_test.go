@@ -152,7 +152,7 @@ func TestTicketHandOver(t *testing.T) {
 		for _, processes := range []int{1, 2} {
 			var lockers []*sqllock.Locker[*sql.Tx]
 			for range processes {
-				l, err := sqllock.New(e.Ctx, e.DB)
+				l, err := sqllock.New(e.Ctx, e.DB, sqllock.Options{TTL: dbtest.Hang}) // no renewal is due
 				if err != nil {
 					e.Fatal(err)
 				}

@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -25,13 +26,14 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *addr); err != nil {
+	if err := run(ctx, *addr, func() {}); err != nil {
 		fmt.Fprintln(os.Stderr, "metrics:", err)
 		os.Exit(1) //nolint:gocritic // there is nothing left to stop
 	}
 }
 
-func run(ctx context.Context, addr string) error {
+// run serves until ctx ends. It calls ready when it listens.
+func run(ctx context.Context, addr string, ready func()) error {
 	dir, err := os.MkdirTemp("", "holdfast-metrics")
 	if err != nil {
 		return err
@@ -52,15 +54,20 @@ func run(ctx context.Context, addr string) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", t.handler)
 	mux.HandleFunc("POST /refund", s.refund)
-	server := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	stopped := context.AfterFunc(ctx, func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		_ = server.Shutdown(last)
 	})
 	defer stopped()
-	slog.InfoContext(ctx, "listening", "metrics", "http://"+addr+"/metrics")
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	slog.InfoContext(ctx, "listening", "metrics", "http://"+listener.Addr().String()+"/metrics")
+	ready()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

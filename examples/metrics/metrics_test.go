@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -172,9 +171,9 @@ func TestServed(t *testing.T) {
 // TestRun checks that the program starts, works in the background and stops.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := run(ctx, "127.0.0.1:0"); err != nil {
+	if err := run(ctx, "127.0.0.1:0", cancel); err != nil {
 		t.Error(err)
 	}
 }

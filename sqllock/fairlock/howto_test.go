@@ -53,15 +53,21 @@ func TestHowToMigrate(t *testing.T) {
 	}
 	_, err := kit.Pool.ExecContext(ctx, `CREATE TABLE settlements (at INTEGER)`)
 	must(err)
-	locks, err := sqllock.New(ctx, kit.DB, sqllock.Options{TTL: time.Second})
-	must(err)
-	defer func() { must(locks.Close(context.WithoutCancel(ctx))) }()
+	open := func(ttl time.Duration) *sqllock.Locker[*sql.Tx] {
+		t.Helper()
+		locks, err := sqllock.New(ctx, kit.DB, sqllock.Options{TTL: ttl})
+		must(err)
+		t.Cleanup(func() { must(locks.Close(context.WithoutCancel(ctx))) })
+		return locks
+	}
+	locks := open(time.Hour)
 	rowLocks, err := rowlock.New(ctx, kit.DB)
 	must(err)
 
 	must(settleOnce(ctx, locks))
 	must(settleInOrder(ctx, locks))
 	must(settleLocked(ctx, kit.DB, rowLocks, "settlement"))
+	locks = open(time.Second) // a renewal finds that the lease is lost
 	err = locks.Do(ctx, "settlement", func(ctx context.Context, lease *sqllock.Lease) error {
 		kit.LoseLease(kit.Owner, "settlement")
 		<-lease.Context().Done()

@@ -242,7 +242,7 @@ func (r *faultRun[K]) ask() {
 	p.over()
 	end := time.Now().Add(askFor)
 	for asked := 1; lost || !definite(err) && !r.otherAccepted; asked++ {
-		if time.Now().After(end) {
+		if asked > 20 && time.Now().After(end) { // a slow machine may take the time for less
 			r.failf("the client asks again with the same key for %v, and still gets %s", askFor, said(err))
 		}
 		r.e.must(r.database.TimePasses())

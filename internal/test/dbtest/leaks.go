@@ -29,7 +29,7 @@ func VerifyNoLeaks(m *testing.M, ignored ...string) {
 	dropSpare()
 	endAdmin()
 	if code == 0 {
-		if found := remaining(append(ignored, "os/signal.signal_recv", "os/signal.loop")); len(found) > 0 {
+		if found := remaining(Slack, append(ignored, "os/signal.signal_recv", "os/signal.loop")); len(found) > 0 {
 			fmt.Fprintf(os.Stderr, "%d goroutines remain after the tests:\n\n%s\n", len(found), strings.Join(found, "\n\n"))
 			code = 1
 		}
@@ -37,15 +37,15 @@ func VerifyNoLeaks(m *testing.M, ignored ...string) {
 	os.Exit(code)
 }
 
-// remaining gives goroutines half a second to end, and returns those that have not.
-func remaining(ignored []string) (found []string) {
-	for pause := time.Microsecond; pause < time.Second/2; pause *= 2 {
-		if found = goroutines(ignored); len(found) == 0 {
-			break
+// remaining waits until no goroutine remains, and returns those that do when the time is over.
+func remaining(within time.Duration, ignored []string) (found []string) {
+	start := time.Now()
+	for pause := time.Microsecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		if found = goroutines(ignored); len(found) == 0 || time.Since(start) > within {
+			return found
 		}
 		time.Sleep(pause)
 	}
-	return found
 }
 
 // goroutines returns the stacks of all goroutines but the caller's and those whose innermost

@@ -21,7 +21,9 @@ func TestRemaining(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		close(soon)
 	})
-	found := func(ignored ...string) string { return strings.Join(remaining(append(ignored, others...)), "\n\n") }
+	found := func(ignored ...string) string {
+		return strings.Join(remaining(time.Second/2, append(ignored, others...)), "\n\n")
+	}
 	if got := found(); strings.Count(got, "goroutine ") < 1 || !strings.Contains(got, here+"waiting[...]") || strings.Contains(got, "remaining(") {
 		t.Errorf("a goroutine that waits is not found: %s", got)
 	}

@@ -200,9 +200,18 @@ func naiveCancel[Tx any](w *world[Tx]) {
 	if _, err := tx.Exec(`UPDATE effects SET who = 'holder' WHERE k = 'row'`); err != nil {
 		w.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(w.Ctx, 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(w.Ctx)
 	defer cancel()
-	_, err = w.SQL.ExecContext(ctx, `UPDATE effects SET who = 'naive' WHERE k = ?`, []byte("row"))
+	cancelled := make(chan error, 1)
+	go func() {
+		_, err := w.SQL.ExecContext(ctx, `UPDATE effects SET who = 'naive' WHERE k = ?`, []byte("row"))
+		cancelled <- err
+	}()
+	w.Eventually("the write waits", func() bool {
+		return w.Int(`SELECT COUNT(*) FROM `+w.Engine.Sessions()+` WHERE db = DATABASE() AND command IN ('Query', 'Execute') AND info LIKE 'UPDATE effects%naive%' AND id <> CONNECTION_ID()`) == 1
+	})
+	cancel()
+	err = <-cancelled
 	if e := tx.Rollback(); err == nil || e != nil {
 		w.Fatal(err, e)
 	}

@@ -115,18 +115,23 @@ func (w *world[Tx]) joined(call, in string) {
 			return err
 		}
 	}
-	var f *faultproxy.Fault
+	ctx, cancel := context.WithCancel(w.Ctx)
+	defer cancel()
 	strike := func(ctx context.Context, tx Tx) error {
-		f = w.proxy.LoseReply(faultproxy.Contains("rollback"), faultproxy.Silence)
+		f := w.proxy.LoseReply(faultproxy.Contains("rollback"), faultproxy.Silence)
+		go func() {
+			select {
+			case <-f.Struck():
+				time.AfterFunc(core.CleanupTimeout, cancel)
+			case <-w.Ctx.Done():
+			}
+		}()
 		err := do(ctx, tx)
-		w.struck(f, err)
-		if !errors.Is(err, want) {
-			w.Errorf("got %v, want %v", err, want)
+		if !f.Fired() || !errors.Is(err, want) {
+			w.Errorf("got %v, want %v; the fault struck: %v", err, want, f.Fired())
 		}
 		return err
 	}
-	ctx, cancel := context.WithTimeout(w.Ctx, core.CleanupTimeout)
-	defer cancel()
 	answer := make(chan error, 1)
 	go func() {
 		switch in {

@@ -135,7 +135,15 @@ func TestInterruptEndsTheGroup(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	alive := filepath.Join(t.TempDir(), "alive")
-	time.AfterFunc(500*time.Millisecond, func() { cancel(signalError{syscall.SIGTERM}) })
+	go func() {
+		defer cancel(signalError{syscall.SIGTERM})
+		for range 600 { // a minute at most
+			if _, err := os.Stat(alive); err == nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
 	status := runChild(ctx, []string{"sh", "-c", "sh -c 'trap \"\" TERM; while :; do touch " + alive + "; sleep 0.1; done' & sleep 60"}, "", os.Environ())
 	if want := 128 + int(syscall.SIGTERM); status != want {
 		t.Errorf("status %d, want %d", status, want)

@@ -75,9 +75,15 @@ func (w *world) lost() {
 	w.want(err, sqllock.ErrLost)
 	w.want(resumed.Release(w.ctx), nil)
 
-	held, err := w.lock.Acquire(w.ctx, Secret+" renewed", sqllock.AcquireOptions{TTL: 3 * time.Second})
+	const ttl = 3 * time.Second
+	held, err := w.lock.Acquire(w.ctx, Secret+" renewed", sqllock.AcquireOptions{TTL: ttl})
 	w.want(err, nil)
-	for left := 3 * time.Second; ; time.Sleep(10 * time.Millisecond) {
+	for left := ttl; ; time.Sleep(10 * time.Millisecond) {
+		if held.Context().Err() != nil { // no renewal came in time
+			held, err = w.lock.Acquire(w.ctx, Secret+" renewed", sqllock.AcquireOptions{TTL: ttl})
+			w.want(err, nil)
+			left = ttl
+		}
 		info, _, err := w.lock.Inspect(w.ctx, held.Key())
 		w.want(err, nil)
 		if info.Remaining > left {

@@ -47,7 +47,6 @@ func leaseCancelledBehind[Tx any](block string) func(e *env[Tx]) {
 			called.Go(func() { f(ctx) })
 			if waits { // on a server that continues after the cancellation
 				e.Eventually("it waits on the server", func() bool { return e.Waiters() > 0 })
-				time.Sleep(200 * time.Millisecond) // the row perhaps belonged to another test
 				cancel()
 			}
 			called.Wait()

@@ -129,6 +129,7 @@ func keyModes[Tx any](e *env[Tx]) {
 			e.Logf("%s: at most %v: %v after %v", key, d, err, waited.Round(time.Millisecond))
 		}
 		var later sync.WaitGroup
+		start := time.Now()
 		later.Go(func() {
 			time.Sleep(1200 * time.Millisecond) // longer than one statement of InnoDB waits
 			release()
@@ -137,7 +138,6 @@ func keyModes[Tx any](e *env[Tx]) {
 		if key == "old" {
 			wait = 30 * time.Second
 		}
-		start := time.Now()
 		if err := b.LockTx(e.Ctx, tx, key, wait); err != nil {
 			e.Error(err)
 		}

@@ -158,10 +158,11 @@ func stagedEventsFirst[Tx any](e *env[Tx]) {
 	e.Must(`DELETE FROM holdfast_staged`)
 	e.Must(`DELETE FROM effects`)
 	p := newProvider()
-	_, resume := paused(e, staged.ExternalCall[string]{}, func(key string) (string, error) { return p.pay(key), nil })
+	end, resume := paused(e, staged.ExternalCall[string]{}, func(key string) (string, error) { return p.pay(key), nil })
 	if _, err := staged.HandleEvent(e.Ctx, store, done("a"), nil); err != nil {
 		e.Error(err)
 	}
+	end()
 	other := &refund[Tx]{e: e, provider: p}
 	if r, err := e.staged(other.stages(), idempotency.Options{}).Do(e.Ctx, stagedOp("a"), "a"); err != nil || r.Value != "by webhook" {
 		e.Errorf("events, then the lease's end: %v, %v", r, err)
