@@ -24,7 +24,6 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgrpc/internal/testpb"
 	"github.com/holdfast-go/holdfast/idempotency"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
-	"github.com/holdfast-go/holdfast/internal/test/dbtest"
 	"github.com/holdfast-go/holdfast/internal/test/faultproxy"
 )
 
@@ -298,10 +297,7 @@ func TestEndsItself(t *testing.T) {
 // endsItself has methods that commit their transaction themselves. What they did stands, so the status does not say
 // that nothing was done, whatever the method would have answered, and the key does not do it again.
 func endsItself[Tx any](e *conformance.Env[Tx]) {
-	answers := map[string]error{"nil": nil}
-	if kin := e.Engine.Kin(); kin != dbtest.MySQL && kin != dbtest.MariaDB { // there only the next call finds the claim that stands
-		answers["refusal"], answers["error"] = status.Error(codes.InvalidArgument, "no"), errors.New("boom")
-	}
+	answers := map[string]error{"nil": nil, "refusal": status.Error(codes.InvalidArgument, "no"), "error": errors.New("boom")}
 	for key, answer := range answers {
 		w := serve(e, with[Tx]{service: &service[Tx]{e: e, do: func(ctx context.Context, tx Tx, _ *request) error {
 			if err := e.Effect(ctx, tx, "own "+key); err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast/idempotency/internal/once"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/core"
-	"github.com/holdfast-go/holdfast/internal/dialect"
 	"github.com/holdfast-go/holdfast/internal/trace"
 )
 
@@ -60,12 +59,12 @@ func (t *claimedRow[Tx]) finish(ctx context.Context, v storedResult) error {
 
 // doubt rolls back. The claim was inserted, so no other call had stored a record. If the function failed, doubt asks whether
 // the record stands all the same: then the function had committed the transaction itself, and what it wrote
-// before has no result. No question is needed where another attempt follows, or the transaction of a rejection.
+// before has no result. No question is needed where the transaction of a rejection follows, nor if the function has not run.
 func (t *claimedRow[Tx]) doubt(ctx context.Context, err error) error {
 	t.Rollback()
 	var inFunc *once.FuncError
 	var rej *Rejection
-	if !errors.As(err, &inFunc) || errors.Is(err, trace.ErrAborted) || t.s.dialect().Classify(inFunc.Err) == dialect.Retry || ctx.Err() == nil && once.Decides(err, &rej) {
+	if !errors.As(err, &inFunc) || errors.Is(err, trace.ErrAborted) || errors.Is(err, ErrSimilar) || ctx.Err() == nil && once.Decides(err, &rej) {
 		return err
 	}
 	ctx, cancel := core.Cleanup(ctx)
@@ -77,7 +76,7 @@ func (t *claimedRow[Tx]) doubt(ctx context.Context, err error) error {
 	})
 	switch {
 	case unread != nil:
-		return fmt.Errorf("idempotency: reading the record: %w, after the function's error: %w", unread, inFunc.Err)
+		return &once.FuncError{Err: fmt.Errorf("idempotency: reading the record: %w, after the function's error: %w", unread, inFunc.Err)}
 	case committed:
 		return &holdfast.TxLostError{Err: inFunc.Err}
 	}

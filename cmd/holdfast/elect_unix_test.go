@@ -46,7 +46,7 @@ func TestLostAtTheRelease(t *testing.T) {
 	})
 }
 
-// underLease calls f with a lease, and with what runs a command under it. Nothing renews a lease for an hour meanwhile.
+// underLease calls f with a lease, and with what runs a command under it. Nothing renews one for an hour meanwhile.
 func underLease(t *testing.T, ttl time.Duration, command []string, f func(s shop, locks *sqllock.Locker[*sql.Tx], lease *sqllock.Lease, run func() (*child, error, error))) {
 	t.Helper()
 	onShops(t, func(s shop) {

@@ -301,7 +301,7 @@ func (o *opsFlags) describe(cmd *cobra.Command, op *staged.Operation) string {
 // intervened answers with an operation that was changed. The change stands, also if the operation cannot be read.
 func (o *opsFlags) intervened(ctx context.Context, cmd *cobra.Command, ops *operators.Operators[*sql.Tx], ref staged.Ref, said string) error {
 	op, err := ops.Show(ctx, ref)
-	state := "free"
+	state := cmp.Or(said, "free")
 	switch {
 	case err == nil:
 		return o.answer(cmd, operationOf(op), cmp.Or(said, op.State.String())+"\n")

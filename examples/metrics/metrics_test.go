@@ -168,7 +168,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestRun checks that the program starts, works in the background and stops.
+// TestRun checks that the program starts and stops.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

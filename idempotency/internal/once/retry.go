@@ -148,12 +148,15 @@ func (c *Retry[V]) judge(ctx context.Context, err error, tried bool) (waiting bo
 		return false, err
 	case errors.Is(err, holdfast.ErrPoolExhausted):
 		return false, FirstOf(c.unknown, err)
+	case errors.Is(err, holdfast.ErrTxLost): // also when ctx has ended: a part may be committed
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		return false, FirstOf(c.unknown, err)
 	case ctx.Err() != nil:
 		return false, FirstOf(c.unknown, context.Cause(ctx))
 	case errors.Is(err, ErrTaken):
 		return true, nil
-	case errors.Is(err, holdfast.ErrTxLost):
-		return false, FirstOf(c.unknown, err)
 	case errors.As(err, &atClaim) && class == dialect.Busy:
 		if c.NoWait {
 			return false, FirstOf(c.unknown, &InProgressError{Err: err})

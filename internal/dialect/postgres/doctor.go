@@ -14,10 +14,11 @@ var blocker = `b.pid::pg_catalog.text, COALESCE(b.usename::pg_catalog.text, ''),
 var doctor = dialect.Doctor{
 	// Every role may see in pg_locks that a session waits, and only with pg_monitor in pg_stat_activity.
 	Blocked: `SELECT w.pid::pg_catalog.text, ` + micros("w.query_start") + `, ` + blocker + `
-FROM pg_catalog.pg_stat_activity w
-CROSS JOIN LATERAL (SELECT DISTINCT p AS pid FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids(w.pid)) p) x
+FROM (SELECT DISTINCT pid FROM pg_catalog.pg_locks WHERE NOT granted) l
+JOIN pg_catalog.pg_stat_activity w ON w.pid = l.pid
+CROSS JOIN LATERAL (SELECT DISTINCT p AS pid FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids(l.pid)) p) x
 JOIN pg_catalog.pg_stat_activity b ON b.pid = x.pid
-WHERE w.datname = pg_catalog.current_database() AND EXISTS (SELECT 1 FROM pg_catalog.pg_locks l WHERE l.pid = w.pid AND NOT l.granted)
+WHERE w.datname = pg_catalog.current_database()
 ORDER BY 2 DESC, 1, 3 LIMIT $1`,
 	Blockers: `SELECT ` + blocker + ` FROM pg_catalog.pg_stat_activity b
 WHERE b.pid = ANY (pg_catalog.pg_blocking_pids($1::pg_catalog.text::pg_catalog.int4)) ORDER BY b.xact_start LIMIT 10`,

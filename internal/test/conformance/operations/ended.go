@@ -3,6 +3,7 @@ package operations
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/idempotency"
@@ -94,19 +95,26 @@ func functionEndsTheTransaction[Tx any](e *env[Tx]) {
 		{"commits in SQL and fails", texts(`COMMIT`), boom},
 		{"commits in SQL and panics", texts(`COMMIT`), panics},
 		{"commits in SQL, begins and fails", texts(`COMMIT`, `BEGIN`), boom},
+		{"commits and fails when its context has ended", ends(true), boom},
 	} {
+		ctx, cancel := context.WithCancel(e.Ctx)
 		err := conformance.Recovered(func() error {
-			_, err := idempotency.Do(e.Ctx, s, conformance.Op(c.key), func(ctx context.Context, tx Tx) (string, error) {
+			_, err := idempotency.Do(ctx, s, conformance.Op(c.key), func(ctx context.Context, tx Tx) (string, error) {
 				if err := e.Effect(ctx, tx, c.key); err != nil {
 					return "", err
 				}
-				if c.end(ctx, tx); errors.Is(c.err, panics) {
+				c.end(ctx, tx)
+				if strings.HasSuffix(c.key, "context has ended") {
+					cancel()
+				}
+				if errors.Is(c.err, panics) {
 					panic(panics)
 				}
 				return "", c.err
 			})
 			return err
 		})
+		cancel()
 		stands := e.Effects(c.key) == 1
 		fails, rejects := errors.Is(c.err, boom), errors.Is(c.err, no)
 		unknown := errors.Is(err, holdfast.ErrTxLost) || errors.Is(err, idempotency.ErrUnknown)
