@@ -204,7 +204,12 @@ func (d *DB[Tx]) compose() {
 	}
 	if len(d.options.Observers) > 0 {
 		d.conns = append(d.conns, func(c core.Conn[Tx]) core.Conn[Tx] { return observedConn[Tx]{c, d} })
-		d.txs = append(d.txs, func(q core.Querier) core.Querier { return observed{q, d} })
+		d.txs = append(d.txs, func(q core.Querier) core.Querier {
+			if b, can := q.(core.Batcher); can {
+				return observedBoth{observed{q, d}, b}
+			}
+			return observed{q, d}
+		})
 	}
 }
 

@@ -58,6 +58,19 @@ func (e explained) QueryRow(ctx context.Context, dest []any, query string, args 
 	return found, e.explain(err)
 }
 
+// explainedBoth is an explained Batcher.
+type explainedBoth struct {
+	explained
+	batcher core.Batcher
+}
+
+// Both implements core.Batcher.
+func (e explainedBoth) Both(ctx context.Context, first, second core.Bound) (a, b core.Reply) {
+	a, b = e.batcher.Both(ctx, first, second)
+	a.Err, b.Err = e.explain(a.Err), e.explain(b.Err)
+	return a, b
+}
+
 // explainedRows explain errors that a driver returns only while the rows are read.
 type explainedRows struct {
 	core.Rows

@@ -54,6 +54,30 @@ func (o observed) Query(ctx context.Context, query string, args ...any) (core.Ro
 	return r, err
 }
 
+// observedBoth is an observed Batcher.
+type observedBoth struct {
+	observed
+	batcher core.Batcher
+}
+
+// Both implements core.Batcher. The duration counts for the statement that has arguments.
+func (o observedBoth) Both(ctx context.Context, first, second core.Bound) (a, b core.Reply) {
+	start := time.Now()
+	a, b = o.batcher.Both(ctx, first, second)
+	took := time.Since(start)
+	ran := func(s core.Bound, err error) {
+		is := Statement{Name: s.Stmt.Name, Command: command(s.Stmt.Text), Err: err}
+		if len(s.Args) > 0 {
+			is.Duration = took
+		}
+		o.report(ctx, is)
+	}
+	if ran(first, a.Err); a.Err == nil {
+		ran(second, b.Err)
+	}
+	return a, b
+}
+
 func (d *DB[Tx]) report(ctx context.Context, s Statement) {
 	ctx = core.Caller(ctx)
 	s.Engine = d.engineName()

@@ -213,6 +213,9 @@ func (d *DB[Tx]) join(tx Tx) (core.Querier, error) {
 	for _, wrap := range d.txs {
 		q = wrap(q)
 	}
+	if b, can := q.(core.Batcher); can {
+		return explainedBoth{explained{q, d}, b}, nil
+	}
 	return explained{q, d}, nil
 }
 

@@ -1,10 +1,12 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"encoding/hex"
 	"errors"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -22,6 +24,8 @@ type joined[Tx any] struct {
 	q       core.Querier
 	attempt []byte
 	similar *similarClaim[Tx] // nil without a Similar
+	point   *savepoint
+	saved   bool // the claim has set point
 }
 
 func (j *joined[Tx]) do(ctx context.Context, tx Tx, body func() (storedResult, error)) (*record, Outcome, error) {
@@ -34,6 +38,8 @@ func (j *joined[Tx]) do(ctx context.Context, tx Tx, body func() (storedResult, e
 			return nil, 0, err
 		}
 	}
+	j.point = takeSavepoint()
+	defer j.point.put()
 	// Claim before any read: a read would fix a snapshot, and the function would then read data
 	// older than the claim.
 	won, err := j.claim(ctx)
@@ -42,7 +48,7 @@ func (j *joined[Tx]) do(ctx context.Context, tx Tx, body func() (storedResult, e
 	}
 	if !won {
 		var r *record
-		if r, j.p.expired, err = s.find(ctx, j.q, &s.sql.lock, j.p.call); err != nil || r != nil {
+		if r, j.p.expired, err = j.find(ctx); err != nil || r != nil {
 			return r, Replayed, err
 		}
 		if won, err = j.renew(ctx); err != nil || !won {
@@ -55,15 +61,39 @@ func (j *joined[Tx]) do(ctx context.Context, tx Tx, body func() (storedResult, e
 	return j.run(ctx, body)
 }
 
-// claim claims the key, and restores the transaction's lock timeout.
+// claim claims the key, and restores the transaction's lock timeout. The savepoint travels with it, if
+// it can.
 func (j *joined[Tx]) claim(ctx context.Context) (bool, error) {
 	wait := j.p.wait
 	if j.p.noWait {
 		wait = 0
 	}
-	return j.s.sql.claim.InTx(ctx, j.q, wait, j.s.options.LockTimeout, func(wait time.Duration) (bool, error) {
-		return j.send(ctx, wait)
-	})
+	send := j.send
+	if _, can := j.q.(core.Batcher); can {
+		send = j.sendAndSave
+	}
+	return j.s.sql.claim.InTx(ctx, j.q, wait, j.s.options.LockTimeout, func(wait time.Duration) (bool, error) { return send(ctx, wait) })
+}
+
+func (j *joined[Tx]) sendAndSave(ctx context.Context, wait time.Duration) (won bool, err error) {
+	a, saved := core.Both(ctx, j.q, j.s.claiming(j.p.call, j.attempt, wait, 0), j.point.set)
+	if a.Err != nil {
+		return false, j.s.unclaimed(j.p, a.Err)
+	}
+	j.saved = saved.Err == nil
+	return j.s.sql.claim.Won(a.Result), saved.Err
+}
+
+// find reads the record that has the key, and releases a savepoint that a lost claim has set.
+func (j *joined[Tx]) find(ctx context.Context) (r *record, expired bool, err error) {
+	s := j.s
+	if !j.saved {
+		return s.find(ctx, j.q, &s.sql.lock, j.p.call)
+	}
+	j.saved = false
+	r = new(record)
+	released, a := core.Both(ctx, j.q, j.point.release, core.Bound{Stmt: s.sql.lock, Args: j.p.args(), Dest: r.dest()})
+	return s.found(r, a.Found, cmp.Or(released.Err, a.Err))
 }
 
 // renew deletes the expired record of the key and claims the key again.
@@ -80,11 +110,10 @@ func (j *joined[Tx]) send(ctx context.Context, wait time.Duration) (won bool, er
 // run runs the function behind a savepoint, so that a rejection undoes the function's writes and
 // keeps the claim.
 func (j *joined[Tx]) run(ctx context.Context, body func() (storedResult, error)) (*record, Outcome, error) {
-	// The name is unique. If two savepoints had the same name, the outer call would roll back to
-	// the savepoint of the inner call.
-	name := `holdfast_` + hex.EncodeToString(j.attempt)
-	if _, err := (core.Stmt{Name: "savepoint", Text: `SAVEPOINT ` + name}).Exec(ctx, j.q); err != nil {
-		return nil, 0, err
+	if !j.saved {
+		if err := j.point.set.Run(ctx, j.q).Err; err != nil {
+			return nil, 0, err
+		}
 	}
 	r := j.p.executing()
 	var err error
@@ -96,7 +125,7 @@ func (j *joined[Tx]) run(ctx context.Context, body func() (storedResult, error))
 	}
 	var rej *Rejection
 	if err != nil && once.Decides(err, &rej) {
-		if _, err := (core.Stmt{Name: "rollback to", Text: `ROLLBACK TO SAVEPOINT ` + name}).Exec(ctx, j.q); err != nil {
+		if err := j.point.back.Run(ctx, j.q).Err; err != nil {
 			return nil, 0, j.s.lost(err)
 		}
 		r.storedResult, err = j.s.options.encode(j.p.call, rejected, rej)
@@ -104,18 +133,16 @@ func (j *joined[Tx]) run(ctx context.Context, body func() (storedResult, error))
 	if err != nil {
 		return nil, 0, err
 	}
-	// Release the savepoint. Otherwise each call in the transaction would add one more nested
-	// savepoint.
-	if _, err := (core.Stmt{Name: "release", Text: `RELEASE SAVEPOINT ` + name}).Exec(ctx, j.q); err != nil {
-		return nil, 0, j.s.lost(err)
-	}
 	return r, Executed, j.finish(ctx, r.storedResult)
 }
 
-// finish writes the result. The transaction may continue afterwards.
+// finish writes the result. The transaction may continue afterwards, so the savepoint is released: otherwise each
+// call would add one more nested savepoint.
 func (j *joined[Tx]) finish(ctx context.Context, v storedResult) error {
-	a := j.s.finishing(j.p.call, j.attempt, v).Run(ctx, j.q)
+	released, a := core.Both(ctx, j.q, j.point.release, j.s.finishing(j.p.call, j.attempt, v))
 	switch {
+	case released.Err != nil:
+		return j.s.lost(released.Err)
 	case a.Err != nil && (j.s.dialect().Classify(a.Err) == dialect.Gone || errors.Is(a.Err, sql.ErrTxDone)):
 		return &holdfast.TxLostError{Err: a.Err}
 	case a.Err != nil:
@@ -133,4 +160,37 @@ func (s *Store[Tx]) lost(err error) error {
 		return err
 	}
 	return &holdfast.TxLostError{Err: err}
+}
+
+// savepoint is one that no other call of this process has at the same time. If two calls in one
+// transaction had the same, the outer one would roll back to that of the inner one. It is used
+// again, because a driver may keep its statements prepared.
+type savepoint struct{ set, back, release core.Bound }
+
+// savepoints are those that no call has.
+var savepoints struct {
+	sync.Mutex
+	free []*savepoint
+	made int
+}
+
+func takeSavepoint() *savepoint {
+	savepoints.Lock()
+	defer savepoints.Unlock()
+	if n := len(savepoints.free); n > 0 {
+		p := savepoints.free[n-1]
+		savepoints.free = savepoints.free[:n-1]
+		return p
+	}
+	savepoints.made++
+	name := `SAVEPOINT holdfast_` + strconv.Itoa(savepoints.made)
+	stmt := func(what, text string) core.Bound { return core.Bound{Stmt: core.Stmt{Name: what, Text: text}} }
+	return &savepoint{stmt("savepoint", name), stmt("rollback to", `ROLLBACK TO `+name), stmt("release", `RELEASE `+name)}
+}
+
+// put gives p back, when its transaction does not have it any more.
+func (p *savepoint) put() {
+	savepoints.Lock()
+	defer savepoints.Unlock()
+	savepoints.free = append(savepoints.free, p)
 }

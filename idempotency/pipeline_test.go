@@ -2,11 +2,13 @@ package idempotency_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,7 +20,15 @@ import (
 
 // TestPipelined checks that on a native pgx pool, a call with a new key takes as many round
 // trips as a bare transaction, in each of pgx's query modes.
-func TestPipelined(t *testing.T) {
+func TestPipelined(t *testing.T) { eachMode(t, pipelined) }
+
+// TestPipelinedDoTx checks that on a native pgx pool, a call in the caller's transaction adds two round trips, in each of
+// pgx's query modes.
+func TestPipelinedDoTx(t *testing.T) { eachMode(t, pipelinedDoTx) }
+
+// eachMode runs test in each of pgx's query modes. sent returns the statements since it returned the last time: those
+// with a plus travelled with another one.
+func eachMode(t *testing.T, test func(e *conformance.Env[pgx.Tx], sent func() []string)) {
 	t.Parallel()
 	for _, engine := range dbtest.Engines() {
 		if engine != dbtest.Postgres {
@@ -28,20 +38,24 @@ func TestPipelined(t *testing.T) {
 			t.Run(mode, func(t *testing.T) {
 				t.Parallel()
 				var mu sync.Mutex
-				var waited []string
+				var seen []string
 				e := conformance.New(t, conformance.With(conformance.Pgx(), "default_query_exec_mode="+mode, engine), engine,
 					holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
 						mu.Lock()
 						defer mu.Unlock()
-						if s.Duration > 0 && s.Name != "" { // the effect has no name
-							waited = append(waited, s.Name)
+						if s.Name == "" { // the effect
+							return
 						}
+						if s.Duration == 0 {
+							s.Name = "+" + s.Name
+						}
+						seen = append(seen, s.Name)
 					}}})
-				pipelined(e, func() []string {
+				test(e, func() []string {
 					mu.Lock()
 					defer mu.Unlock()
-					was := waited
-					waited = nil
+					was := seen
+					seen = nil
 					return was
 				})
 			})
@@ -49,7 +63,51 @@ func TestPipelined(t *testing.T) {
 	}
 }
 
-func pipelined(e *conformance.Env[pgx.Tx], waited func() []string) {
+func pipelinedDoTx(e *conformance.Env[pgx.Tx], sent func() []string) {
+	plain, limited := e.Store(idempotency.Options{}), e.Store(idempotency.Options{MaxRecords: 100, Namespace: "limited"})
+	expiring := e.Store(idempotency.Options{KeyTTL: time.Hour, Namespace: "expiring"})
+	call := func(s *idempotency.Store[pgx.Tx], tx pgx.Tx, key string, fn func() error) error {
+		_, err := idempotency.DoTx(e.Ctx, s, tx, conformance.Op(key), func(ctx context.Context, tx pgx.Tx) (string, error) {
+			if err := e.Effect(ctx, tx, key); err != nil {
+				return "", err
+			}
+			return "", fn()
+		})
+		return err
+	}
+	done := func() error { return nil }
+	reject := func() error { return idempotency.Reject("no", "never") }
+	for _, c := range []struct {
+		s    *idempotency.Store[pgx.Tx]
+		key  string
+		fn   func() error
+		want []string
+	}{
+		{plain, "new", done, []string{"records.claim", "+savepoint", "+release", "records.finish"}},
+		{plain, "new", done, []string{"records.claim", "+savepoint", "+release", "records.lock"}},
+		{plain, "rejected", reject, []string{"records.claim", "+savepoint", "rollback to", "+release", "records.finish"}},
+		{limited, "counted", done, []string{"records.claim", "+savepoint", "records.count", "+release", "records.finish"}},
+		{expiring, "expires", done, []string{"records.claim", "+savepoint", "+release", "records.finish"}},
+		{expiring, "expires", done, []string{
+			"records.claim", "+savepoint", "+release", "records.lock", "remember", "set", "records.renew", "records.claim", "unset",
+			"savepoint", "+release", "records.finish",
+		}},
+	} {
+		tx, err := e.Begin(e.Ctx, sql.LevelDefault)
+		e.Check(err)
+		sent()
+		if err := call(c.s, tx, c.key, c.fn); err != nil && !errors.As(err, new(*idempotency.Rejection)) {
+			e.Error(err)
+		}
+		if got := sent(); !slices.Equal(got, c.want) {
+			e.Errorf("%s: sent %v, not %v", c.key, got, c.want)
+		}
+		e.Check(tx.Commit(e.Ctx))
+		e.Expire("key_expires_at", "expires")
+	}
+}
+
+func pipelined(e *conformance.Env[pgx.Tx], sent func() []string) {
 	s := e.Store(idempotency.Options{})
 	var kept pgx.Tx
 	do := func(key string, harm func(tx pgx.Tx) error) error {
@@ -70,12 +128,12 @@ func pipelined(e *conformance.Env[pgx.Tx], waited func() []string) {
 			e.Fatal(err)
 		}
 	}
-	waited()
+	sent()
 	if err := do("key", nil); err != nil {
 		e.Fatal(err)
 	}
-	if got := waited(); !slices.Equal(got, []string{"records.claim", "records.finish"}) {
-		e.Errorf("waited for %v", got)
+	if got := sent(); !slices.Equal(got, []string{"+begin", "records.claim", "records.finish", "+commit"}) {
+		e.Errorf("sent %v", got)
 	}
 	e.WantOnce("key")
 

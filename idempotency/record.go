@@ -61,6 +61,11 @@ func (s *Store[Tx]) look(ctx context.Context, q core.Querier, c *call) (r *recor
 func (s *Store[Tx]) find(ctx context.Context, q core.Querier, read *core.Stmt, c *call) (r *record, expired bool, err error) {
 	r = new(record)
 	found, err := read.QueryRow(ctx, q, r.dest(), c.args()...)
+	return s.found(r, found, err)
+}
+
+// found says what reading r has found.
+func (s *Store[Tx]) found(r *record, found bool, err error) (_ *record, expired bool, _ error) {
 	switch {
 	case err != nil:
 		return nil, false, s.explain(err)

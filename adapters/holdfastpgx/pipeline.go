@@ -72,16 +72,37 @@ func beginWith(ctx context.Context, c *pgx.Conn, opts core.TxOptions, first core
 
 // read reads the answer of a statement.
 func read(results pgx.BatchResults, b core.Bound) (answer core.Reply) {
-	if !b.Counts {
+	dest := b.Dest
+	if b.Counts {
+		dest = []any{&answer.Affected, &answer.Text}
+	}
+	if dest == nil {
 		var tag pgconn.CommandTag
 		tag, answer.Err = results.Exec()
 		answer.Affected = tag.RowsAffected()
 		return answer
 	}
-	if answer.Err = results.QueryRow().Scan(&answer.Affected, &answer.Text); errors.Is(answer.Err, pgx.ErrNoRows) {
+	answer.Err = results.QueryRow().Scan(dest...)
+	if answer.Found = answer.Err == nil; errors.Is(answer.Err, pgx.ErrNoRows) {
 		answer.Err = nil
 	}
 	return answer
+}
+
+// Both implements core.Batcher. The server skips second when first fails.
+func (q querier) Both(ctx context.Context, first, second core.Bound) (a, b core.Reply) {
+	batch := &pgx.Batch{}
+	batch.Queue(first.Stmt.Text, first.Args...)
+	batch.Queue(second.Stmt.Text, second.Args...)
+	results := q.r.SendBatch(ctx, batch)
+	if a = read(results, first); a.Err == nil {
+		b = read(results, second)
+	}
+	if err := results.Close(); a.Err == nil && b.Err == nil {
+		b.Err = err
+	}
+	a.Err, b.Err = named(a.Err), named(b.Err)
+	return a, b
 }
 
 // commitWith sends last and COMMIT in one round trip. The server skips the COMMIT when last fails.

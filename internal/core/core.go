@@ -41,6 +41,13 @@ type RowQuerier interface {
 	QueryRow(ctx context.Context, dest []any, query string, args ...any) (found bool, err error)
 }
 
+// Batcher is a Querier that sends two statements in one round trip.
+type Batcher interface {
+	Querier
+	// Both runs second after first, unless first failed.
+	Both(ctx context.Context, first, second Bound) (a, b Reply)
+}
+
 // Adapter adapts one kind of handle: a pool and its transaction type.
 type Adapter[Tx any] interface {
 	Querier

@@ -86,14 +86,17 @@ type Bound struct {
 	Args   []any
 	// Counts: Stmt is a query, whose row has the number of affected rows and a text.
 	Counts bool
+	// Dest, if not nil, gets the first row of Stmt, which is a query.
+	Dest []any
 }
 
 // Reply is the result of a statement, or its error.
 type Reply struct {
 	Result
 
-	Text string // of a Bound that Counts
-	Err  error
+	Text  string // of a Bound that Counts
+	Found bool   // there was a row for the Dest of a Bound
+	Err   error
 }
 
 // With returns b with arguments.
@@ -104,12 +107,28 @@ func (b Bound) With(args ...any) Bound {
 
 // Run runs b.
 func (b Bound) Run(ctx context.Context, q Querier) (a Reply) {
-	if b.Counts {
+	switch {
+	case b.Counts:
 		_, a.Err = b.Stmt.QueryRow(ctx, q, []any{&a.Affected, &a.Text}, b.Args...)
-		return a
+	case b.Dest != nil:
+		a.Found, a.Err = b.Stmt.QueryRow(ctx, q, b.Dest, b.Args...)
+	default:
+		a.Result, a.Err = b.Stmt.Exec(ctx, q, b.Args...)
 	}
-	a.Result, a.Err = b.Stmt.Exec(ctx, q, b.Args...)
 	return a
+}
+
+// Both runs second after first, unless first failed: in one round trip if q can.
+func Both(ctx context.Context, q Querier, first, second Bound) (a, b Reply) {
+	if batcher, can := q.(Batcher); can {
+		Ran(first.Stmt.Name)
+		Ran(second.Stmt.Name)
+		return batcher.Both(ctx, first, second)
+	}
+	if a = first.Run(ctx, q); a.Err == nil {
+		b = second.Run(ctx, q)
+	}
+	return a, b
 }
 
 func (s Stmt) args(args []any) []any {

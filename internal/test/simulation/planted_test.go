@@ -38,7 +38,7 @@ var planted = map[string]plant{
 	"a lost COMMIT counts as done":                 {"flights", []change{{"engine_owntx_end.go", "nothing happened: %w\", err)\n\t}\n\treturn &UnknownError{Err: err}", "nothing happened: %w\", err)\n\t}\n\treturn nil"}}},
 	"a claim does not look":                        {"flights", []change{{"idempotency/lockfirst.go", "if !s.sql.claim.Reserved(a.Result) {", "if false {"}}},
 	"a function that panics keeps its transaction": {"flights", []change{{"idempotency/protocol.go", "\terr = &once.FuncError{Err: trace.ErrAborted} // if the function panics or ends its goroutine\n", "\t_ = trace.ErrAborted\n"}}},
-	"a rejection of DoTx keeps the effect":         {"flights", []change{{"idempotency/joined.go", "{Name: \"rollback to\", Text: `ROLLBACK TO SAVEPOINT ` + name}", "{Name: \"savepoint\", Text: `SAVEPOINT ` + name}"}}},
+	"a rejection of DoTx keeps the effect":         {"flights", []change{{"idempotency/joined.go", "stmt(\"rollback to\", `ROLLBACK TO `+name)", "stmt(\"savepoint\", name)"}}},
 	"a void of what is done says voided":           {"flights", []change{{"idempotency/void.go", "case r != nil && o == Replayed:", "case r != nil && o == Replayed && !leads:"}}},
 	"a void of what was refused says voided":       {"flights", []change{{"idempotency/void.go", "if late.Rejection.Code == CodeVoided {", "if late.Rejection != nil {"}}},
 	"a void is not written":                        {"flights", []change{{"idempotency/void.go", "\tp := &pending{call: c, deadline: time.Now().Add(c.wait)}\n", "\tp := &pending{call: c, deadline: time.Now().Add(c.wait)}\n\tif found, err := s.read(ctx, p); found == nil && err == nil {\n\t\treturn Executed, nil\n\t}\n"}}},
