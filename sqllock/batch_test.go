@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/test/conformance"
 	"github.com/holdfast-go/holdfast/internal/test/dbtest"
@@ -163,6 +165,86 @@ func TestGathered(t *testing.T) {
 			} else {
 				e.Logf("round %d: %d statements for %d tries and %d releases", round, sent, n, granted)
 			}
+		}
+	})
+}
+
+// rolledBackError is an error that says, in each engine's words, that a statement was rolled back. A program's may be the
+// cause for which it cancels a context.
+type rolledBackError struct{ error }
+
+func (rolledBackError) SQLState() string { return "40001" }
+func (rolledBackError) Code() int        { return 5 }
+func (rolledBackError) Unwrap() error    { return &mysql.MySQLError{Number: 1213} }
+
+// TestLeftInABatch cancels calls whose statement is under way for all of them. What it grants them is free at once, whatever
+// the cause of their context is.
+func TestLeftInABatch(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, engine dbtest.Engine) {
+		dbtest.Needs(t, engine, dbtest.OneStatement)
+		const n = 60
+		type mine struct{}
+		within, cancel := context.WithCancelCause(context.WithValue(t.Context(), mine{}, true))
+		defer cancel(nil)
+		var l *sqllock.Locker[*sql.Tx]
+		var left atomic.Int32
+		gather := sync.OnceFunc(func() {
+			dbtest.Eventually(t, "the others gather", func() bool {
+				waiting, alone := l.Gathering()
+				return waiting >= n-alone
+			})
+		})
+		leave := sync.OnceFunc(func() {
+			cancel(rolledBackError{errors.New("elsewhere")})
+			dbtest.Eventually(t, "the calls leave", func() bool { return left.Load() == n })
+		})
+		e := conformance.New(t, conformance.SQL(), engine, holdfast.Options{Observers: []holdfast.Observer{func(ctx context.Context, s holdfast.Statement) {
+			switch {
+			case s.Name != "locks.make" && s.Name != "locks.take":
+			case ctx.Value(mine{}) != nil:
+				gather()
+			case within.Err() == nil: // that of a batch, which outlives its calls
+				leave()
+			}
+		}}})
+		locker := func() *sqllock.Locker[*sql.Tx] {
+			l, err := sqllock.New(e.Ctx, e.DB, sqllock.Options{TTL: time.Hour})
+			e.Check(err)
+			l.GatherFor(dbtest.Hang)
+			e.Cleanup(func() { _ = l.Close(context.Background()) })
+			return l
+		}
+		l = locker()
+		var all sync.WaitGroup
+		var leases [n]*sqllock.Lease
+		for i := range n {
+			all.Go(func() {
+				leases[i], _ = l.TryAcquire(within, fmt.Sprint(i))
+				left.Add(1)
+			})
+		}
+		all.Wait()
+		refused := 0
+		for _, lease := range leases {
+			if lease == nil {
+				refused++
+				continue
+			}
+			e.Check(lease.Release(e.Ctx))
+		}
+		if refused == 0 {
+			t.Error("no call left a batch")
+		}
+		other := locker()
+		for i := range n {
+			e.Eventually(fmt.Sprint(i, " is free"), func() bool {
+				lease, err := other.TryAcquire(e.Ctx, fmt.Sprint(i))
+				if err == nil {
+					_ = lease.Release(e.Ctx)
+				}
+				return err == nil
+			})
 		}
 	})
 }

@@ -152,7 +152,7 @@ func releaseTogether(t *testing.T, l *Locker[*sql.Tx], pool *sql.DB, seen *obser
 			})
 		}
 	})
-	l.leases.statements.freeMany(ctx, all, func(i int, f keeper.Freed) {
+	l.leases.statements.freeMany(ctx, all, nil, func(i int, f keeper.Freed) {
 		if i == 0 {
 			said = f
 		}

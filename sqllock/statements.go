@@ -97,6 +97,9 @@ func (s *statements) acquireOnce(ctx context.Context, a keeper.Attempt, made *tr
 	} else {
 		v, err = s.taking.Ask(ctx, a, func() (keeper.AttemptResult, error) { return s.acquireAlone(ctx, a) })
 	}
+	if err != nil && ctx.Err() != nil { // it may be under way; and the error may be the cause of ctx, about another statement
+		v.Ambiguous = true
+	}
 	if err != nil || v.Won || !v.Ambiguous {
 		return v, err
 	}

@@ -2,6 +2,7 @@ package sqllock
 
 import (
 	"context"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/internal/core"
 	"github.com/holdfast-go/holdfast/internal/dialect/lockstmt"
@@ -11,7 +12,7 @@ import (
 
 // takeMany grants those of several locks that are free. After an error each attempt is sent
 // again alone, and finds its own term if it has one.
-func (s *statements) takeMany(ctx context.Context, all []keeper.Attempt, answer func(i int, v keeper.AttemptResult)) {
+func (s *statements) takeMany(ctx context.Context, all []keeper.Attempt, gone func(i int) bool, answer func(i int, v keeper.AttemptResult)) {
 	for _, part := range lockname.ByOwner(indices(all), func(i int) lockname.Name { return all[i].Name }) {
 		var made, taken []int
 		for _, i := range part {
@@ -21,8 +22,8 @@ func (s *statements) takeMany(ctx context.Context, all []keeper.Attempt, answer 
 				taken = append(taken, i)
 			}
 		}
-		there := s.grantMany(ctx, s.sql.MakeMany, all, made, answer)
-		s.grantMany(ctx, s.sql.TakeMany, all, append(taken, there...), answer)
+		there := s.grantMany(ctx, s.sql.MakeMany, all, made, gone, answer)
+		s.grantMany(ctx, s.sql.TakeMany, all, append(taken, there...), gone, answer)
 	}
 }
 
@@ -34,18 +35,24 @@ func indices[T any](list []T) []int {
 	return all
 }
 
-// grantMany returns the attempts whose rows exist and that were not granted.
-func (s *statements) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []keeper.Attempt, of []int, answer func(i int, v keeper.AttemptResult)) (there []int) {
+// grantMany returns the attempts whose rows exist and that were not granted. It sends no attempt whose call is gone: an
+// earlier statement may have granted it, and then it was released and would be granted again, to nobody.
+func (s *statements) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all []keeper.Attempt, of []int, gone func(i int) bool, answer func(i int, v keeper.AttemptResult)) (there []int) {
 	if len(of) == 0 {
 		return nil
 	}
-	attempts := make([]keeper.Attempt, len(of))
-	for k, i := range of {
-		attempts[k] = all[i]
-	}
+	attempts := make([]keeper.Attempt, 0, len(of))
 	var tokens map[keeper.AttemptID]int64
 	var wrote, ambiguous bool
 	err := s.OnMany(ctx, s.Ambiguous(&ambiguous, func(q core.Querier) error {
+		of = slices.DeleteFunc(of, gone)
+		attempts = attempts[:0]
+		for _, i := range of {
+			attempts = append(attempts, all[i])
+		}
+		if len(attempts) == 0 {
+			return nil
+		}
 		found, sent, err := stmt.Run(ctx, q, attempts)
 		tokens, wrote = found, wrote || sent
 		return err
@@ -70,7 +77,7 @@ func (s *statements) grantMany(ctx context.Context, stmt lockstmt.GrantMany, all
 }
 
 // freeMany ends several terms, except those whose rows are locked.
-func (s *statements) freeMany(ctx context.Context, all []freeing, answer func(i int, f keeper.Freed)) {
+func (s *statements) freeMany(ctx context.Context, all []freeing, _ func(i int) bool, answer func(i int, f keeper.Freed)) {
 	for _, part := range lockname.ByOwner(indices(all), func(i int) lockname.Name { return all[i].attempt.Name }) {
 		s.freeSome(ctx, all, part, answer)
 	}

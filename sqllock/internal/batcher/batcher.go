@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/core"
@@ -28,8 +29,9 @@ type Batcher[Q, A any] struct {
 	// Life bounds how long a statement makes other requests wait. A statement that waits for a
 	// row, or whose connection is dead, delays others no longer than that.
 	Life time.Duration
-	// Run sends a batch and calls answer for each request that it can answer.
-	Run func(ctx context.Context, all []Q, answer func(i int, a A))
+	// Run sends a batch and calls answer for each request that it can answer. gone reports whether the caller of a request
+	// waits no more.
+	Run func(ctx context.Context, all []Q, gone func(i int) bool, answer func(i int, a A))
 
 	mu              sync.Mutex
 	alone, together int       // running statements
@@ -52,6 +54,7 @@ type running struct {
 type request[Q, A any] struct {
 	q        Q
 	done     chan struct{}
+	gone     atomic.Bool
 	answered bool
 	answer   A
 	alone    uint64 // the id of its statement, if the request must run alone
@@ -96,6 +99,7 @@ func (b *Batcher[Q, A]) wait(ctx context.Context, c *request[Q, A], alone func()
 	select {
 	case <-c.done:
 	case <-ctx.Done():
+		c.gone.Store(true)
 		b.mu.Lock()
 		b.queue = slices.DeleteFunc(b.queue, func(other *request[Q, A]) bool { return other == c })
 		id := c.alone
@@ -211,7 +215,7 @@ func (b *Batcher[Q, A]) send(batch []*request[Q, A]) {
 	for i, c := range batch {
 		all[i] = c.q
 	}
-	b.Run(ctx, all, func(i int, a A) { batch[i].answer, batch[i].answered = a, true })
+	b.Run(ctx, all, func(i int) bool { return batch[i].gone.Load() }, func(i int, a A) { batch[i].answer, batch[i].answered = a, true })
 	for _, c := range batch {
 		close(c.done)
 	}

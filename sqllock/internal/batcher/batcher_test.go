@@ -16,7 +16,7 @@ const life = 10 * time.Millisecond
 // asked returns a Batcher that answers only even numbers, and the batches that it ran.
 func asked() (g *Batcher[int, int], batches *[][]int) {
 	batches = &[][]int{}
-	return &Batcher[int, int]{From: 4, Least: 2, Life: life, Run: func(_ context.Context, all []int, tell func(i, a int)) {
+	return &Batcher[int, int]{From: 4, Least: 2, Life: life, Run: func(_ context.Context, all []int, _ func(i int) bool, tell func(i, a int)) {
 		*batches = append(*batches, slices.Sorted(slices.Values(all)))
 		for i, q := range all {
 			if q%2 == 0 {

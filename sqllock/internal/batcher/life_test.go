@@ -26,7 +26,7 @@ func TestBatcherFull(t *testing.T) {
 func full(t *testing.T, late int) {
 	var sent, alone atomic.Int32
 	hold, back := make(chan struct{}), make(chan struct{})
-	g := &Batcher[int, int]{From: 1, Least: 2, Life: life, Run: func(_ context.Context, all []int, tell func(i, a int)) {
+	g := &Batcher[int, int]{From: 1, Least: 2, Life: life, Run: func(_ context.Context, all []int, _ func(i int) bool, tell func(i, a int)) {
 		sent.Add(1)
 		<-back
 		for i := range all {
