@@ -37,7 +37,8 @@ type Options struct {
 	// instead of at their expiry, if another process waits for them. This process keeps two
 	// connections of the pool for that: other processes see the end of one, and this process by
 	// the other. On MySQL and MariaDB it keeps a third, whose end wakes those that wait. The next
-	// token is higher, as always, and Guard refuses the old term.
+	// token is higher, as always, and Guard refuses the old term. Of a semaphore or a shared lock the one that entered first
+	// is freed so; a process that ends behind one that lives leaves what it has to the expiry.
 	//
 	// A lease's context then also ends when that connection is lost, or does not answer for three
 	// seconds. If the server ends that connection while this process lives (an administrator, an

@@ -79,20 +79,18 @@ func (m *leases) poll(ctx context.Context, due []*waiter) {
 	}
 }
 
-// ended returns the processes that have ended and still have locks.
+// ended says of the processes that have locks whether they have ended. It asks once about each.
 func (m *leases) ended(ctx context.Context, states map[lockname.Name]lockstmt.State) map[keeper.Process]bool {
 	var ended map[keeper.Process]bool
 	for _, s := range states {
 		p := keeper.ProcessOf(s.Attempt)
-		if s.Left == 0 || !p.InSession() || ended[p] {
+		if _, asked := ended[p]; asked || s.Left == 0 || !p.InSession() {
 			continue
 		}
-		if m.k.Liveness.EndedNow(ctx, p) {
-			if ended == nil {
-				ended = map[keeper.Process]bool{}
-			}
-			ended[p] = true
+		if ended == nil {
+			ended = map[keeper.Process]bool{}
 		}
+		ended[p] = m.k.Liveness.EndedNow(ctx, p)
 	}
 	return ended
 }

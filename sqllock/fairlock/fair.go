@@ -96,7 +96,9 @@ func (l *Locker[Tx]) acquire(ctx context.Context, a ask, opts []sqllock.AcquireO
 
 func (l *Locker[Tx]) do(ctx context.Context, name, lock string, a ask, fn func(ctx context.Context, lease *sqllock.Lease) error, opts []sqllock.AcquireOptions) error {
 	s, err := l.settings(ctx, opts)
-	s.Within = ctx
+	within, cancel := context.WithCancel(ctx) // see tickets.acquire
+	defer cancel()
+	s.Within = within
 	acquire := func(ctx context.Context) (*keeper.Lease, error) { return l.tickets.acquire(ctx, a, s, err) }
 	return l.tickets.k.Do(ctx, name, lock, acquire, func(ctx context.Context, lease *keeper.Lease) error { return fn(ctx, (*sqllock.Lease)(lease)) })
 }

@@ -116,8 +116,15 @@ func (s *tickets) clearEnded(ctx context.Context, due []*queue) map[*queue]bool 
 	}
 	s.k.Mu.Unlock()
 	var ended map[*queue]bool
+	asked := make(map[keeper.Process]bool, len(heads)) // once about each
 	for q, head := range heads {
-		if !s.k.Liveness.EndedNow(ctx, keeper.ProcessOf(head[:])) {
+		p := keeper.ProcessOf(head[:])
+		over, known := asked[p]
+		if !known {
+			over = s.k.Liveness.EndedNow(ctx, p)
+			asked[p] = over
+		}
+		if !over {
 			continue
 		}
 		// If the row is locked, for example by a guarded transaction, a later poll tries again.

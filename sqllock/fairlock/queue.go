@@ -71,7 +71,9 @@ func (s *tickets) serve(q *queue) {
 // drop forgets a queue without tickets; Mu is held.
 func (s *tickets) drop(q *queue) {
 	if len(q.entering)+len(q.waiting) == 0 && !q.joining && !q.granting {
-		delete(s.queues, q.name)
+		if s.queues[q.name] == q { // a ticket that leaves late has a queue that is dropped already
+			delete(s.queues, q.name)
+		}
 		s.polls.Drop(q)
 	}
 }

@@ -101,6 +101,8 @@ func (s *tickets) acquire(ctx context.Context, a ask, settings keeper.Settings, 
 	}
 	c := &ticket{ask: a, Settings: settings, name: name, outer: holding(settings.Values), event: make(chan struct{}, 1)}
 	c.Values = context.WithValue(settings.Values, holdingKey{}, c)
+	ctx, cancel := context.WithCancel(ctx) // it is asked under the keeper's mutex, which the caller's may take in its Err
+	defer cancel()
 	if a.now {
 		return s.try(ctx, c)
 	}

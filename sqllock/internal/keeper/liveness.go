@@ -139,7 +139,9 @@ func signalError(c chan error, err error) {
 
 // run keeps one session until it is lost.
 func (s *Liveness) run(ctx context.Context, q core.Querier, begun func()) (err error) {
-	id, err := s.newID(ctx, q)
+	bounded, cancel := context.WithTimeout(ctx, confirmBound) // the connection may be an old one that nothing passes any more
+	id, err := s.newID(bounded, q)
+	cancel()
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,9 @@ type Settings struct {
 	Once        bool            // is not renewed
 	By          any             // who may acquire it again; nil if it is not re-entrant
 	Values      context.Context // supplies the values of the lease's context
-	Within      context.Context // the context of Do, with which the lease's context ends, too, unless By is set
+	// Within is a context of Do, with which the lease's context ends, too, unless By is set. If the lease is made under
+	// Mu, it is one of package context: another one's Err may take Mu.
+	Within context.Context
 }
 
 // Settings returns the settings of a lease with its own TTL. A ttl of 0 means the TTL of the
