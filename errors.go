@@ -147,7 +147,7 @@ var _ = errcode.PublicInput(func(e *errcode.InputError) error { return (*InputEr
 // What the role may not see is empty.
 type Blocker struct {
 	// Session is its id: for pg_terminate_backend on PostgreSQL, for KILL on MySQL and MariaDB. It
-	// may wait itself, for another session.
+	// may wait itself, for another session. A prepared transaction has none, and is 0: State names it on PostgreSQL.
 	Session string
 	// User is the name of the session's user. Client is its application or, if it gave none, its address.
 	User, Client string

@@ -2,9 +2,12 @@ package doctor_test
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +82,53 @@ func TestBlocked(t *testing.T) {
 			close(end)
 			e.Check(errors.Join(<-waits, <-second))
 		}
+	})
+}
+
+// TestBlockedByPrepared checks that a prepared transaction, which has no session, is said to block one that waits.
+func TestBlockedByPrepared(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.SQL(), func(e *conformance.Env[*sql.Tx]) {
+		if e.Engine != dbtest.Postgres && e.Engine != dbtest.MySQL && e.Engine != dbtest.MariaDB {
+			return // the others do not tell who blocks whom
+		}
+		e.Must(`CREATE TABLE prepared_rows (k INT PRIMARY KEY)`)
+		insert := `INSERT INTO prepared_rows VALUES (1)`
+		name := "holdfast-" + rand.Text()
+		prepare, undo := []string{`BEGIN`, insert, `PREPARE TRANSACTION '` + name + `'`}, `ROLLBACK PREPARED '`+name+`'`
+		if e.InnoDB() {
+			prepare, undo = []string{`XA START '` + name + `'`, insert, `XA END '` + name + `'`, `XA PREPARE '` + name + `'`}, `XA ROLLBACK '`+name+`'`
+		} else {
+			var most int
+			if e.Check(e.SQL.QueryRowContext(e.Ctx, `SELECT current_setting('max_prepared_transactions')`).Scan(&most)); most == 0 {
+				e.Skip("the server has no prepared transactions")
+			}
+		}
+		conn, err := e.SQL.Conn(e.Ctx)
+		e.Check(err)
+		for _, statement := range prepare {
+			_, err := conn.ExecContext(e.Ctx, statement)
+			e.Check(err)
+		}
+		if err := conn.Raw(func(any) error { return driver.ErrBadConn }); !errors.Is(err, driver.ErrBadConn) {
+			e.Fatal(err) // the session of an XA transaction has to end
+		}
+		waits := make(chan error, 1)
+		go func() {
+			_, err := e.SQL.ExecContext(e.Ctx, insert)
+			waits <- err
+		}()
+		var found []doctor.Block
+		e.Eventually("it is seen to wait", func() bool {
+			found, err = doctor.Blocked(e.Ctx, e.DB)
+			e.Check(err)
+			return len(found) > 0
+		})
+		if b := found[0].Blocker; len(found) > 1 || b.Session != "0" || !strings.Contains(b.State, "prepared") || b.Open < 0 || b.Open > dbtest.Hang {
+			e.Errorf("got %+v", found)
+		}
+		e.Must(undo)
+		e.Check(<-waits)
 	})
 }
 

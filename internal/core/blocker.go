@@ -10,7 +10,7 @@ import (
 // Blocker is a session of the server that has a lock for which another session waits.
 type Blocker struct {
 	// Session is its id: for pg_terminate_backend on PostgreSQL, for KILL on MySQL and MariaDB. It
-	// may wait itself, for another session.
+	// may wait itself, for another session. A prepared transaction has none, and is 0.
 	Session string
 	// User and Client say whose session it is: the name of its user and, if it gave one, of its
 	// application, or else its address. State is what it does, in the server's words: a session

@@ -7,7 +7,7 @@ import (
 
 var doctor = mysql.Doctor(
 	mysql.Blocked{
-		Blocker: `CAST(b.trx_mysql_thread_id AS CHAR), COALESCE(p.user, ''), COALESCE(p.host, ''), COALESCE(p.command, ''), COALESCE(TIMESTAMPDIFF(MICROSECOND, b.trx_started, NOW(6)), 0)`,
+		Blocker: `CAST(b.trx_mysql_thread_id AS CHAR), COALESCE(p.user, ''), COALESCE(p.host, ''), COALESCE(p.command, IF(b.trx_mysql_thread_id = 0, ` + mysql.WithoutSession + `, '')), COALESCE(TIMESTAMPDIFF(MICROSECOND, b.trx_started, NOW(6)), 0)`,
 		From: `information_schema.innodb_lock_waits w
 JOIN information_schema.innodb_trx r ON r.trx_id = w.requesting_trx_id JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id
 JOIN information_schema.processlist s ON s.id = r.trx_mysql_thread_id

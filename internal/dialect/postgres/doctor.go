@@ -11,6 +11,18 @@ import (
 var blocker = `b.pid::pg_catalog.text, COALESCE(b.usename::pg_catalog.text, ''),
  COALESCE(NULLIF(b.application_name, ''), pg_catalog.host(b.client_addr), ''), COALESCE(b.state, ''), ` + micros("b.xact_start")
 
+// A prepared transaction x has no session: pg_blocking_pids gives 0 for it. It has a lock h on what the session of the lock l waits for,
+// and the lock t on its own id.
+var (
+	prepared   = `'0', x.owner::pg_catalog.text, '', 'prepared transaction ' || pg_catalog.quote_literal(x.gid), ` + micros("x.prepared")
+	ofPrepared = `JOIN pg_catalog.pg_locks h ON h.granted AND h.pid IS NULL
+ AND (h.locktype, h.database, h.relation, h.page, h.tuple, h.transactionid, h.classid, h.objid, h.objsubid)
+ IS NOT DISTINCT FROM (l.locktype, l.database, l.relation, l.page, l.tuple, l.transactionid, l.classid, l.objid, l.objsubid)
+JOIN pg_catalog.pg_locks t ON t.granted AND t.pid IS NULL AND t.locktype = 'transactionid' AND t.virtualtransaction = h.virtualtransaction
+JOIN pg_catalog.pg_prepared_xacts x ON x.transaction = t.transactionid
+WHERE NOT l.granted AND 0 = ANY (pg_catalog.pg_blocking_pids(l.pid))`
+)
+
 var doctor = dialect.Doctor{
 	// Every role may see in pg_locks that a session waits, and only with pg_monitor in pg_stat_activity.
 	Blocked: `SELECT w.pid::pg_catalog.text, ` + micros("w.query_start") + `, ` + blocker + `
@@ -19,9 +31,13 @@ JOIN pg_catalog.pg_stat_activity w ON w.pid = l.pid
 CROSS JOIN LATERAL (SELECT DISTINCT p AS pid FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids(l.pid)) p) x
 JOIN pg_catalog.pg_stat_activity b ON b.pid = x.pid
 WHERE w.datname = pg_catalog.current_database()
+UNION SELECT w.pid::pg_catalog.text, ` + micros("w.query_start") + `, ` + prepared + `
+FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity w ON w.pid = l.pid AND w.datname = pg_catalog.current_database()
+` + ofPrepared + `
 ORDER BY 2 DESC, 1, 3 LIMIT $1`,
 	Blockers: `SELECT ` + blocker + ` FROM pg_catalog.pg_stat_activity b
-WHERE b.pid = ANY (pg_catalog.pg_blocking_pids($1::pg_catalog.text::pg_catalog.int4)) ORDER BY b.xact_start LIMIT 10`,
+WHERE b.pid = ANY (pg_catalog.pg_blocking_pids($1::pg_catalog.text::pg_catalog.int4))
+UNION SELECT ` + prepared + ` FROM pg_catalog.pg_locks l ` + ofPrepared + ` AND l.pid = $1::pg_catalog.text::pg_catalog.int4 ORDER BY 5 DESC LIMIT 10`,
 	Sizes: `SELECT c.relname::pg_catalog.text, GREATEST(c.reltuples, 0)::pg_catalog.int8, pg_catalog.pg_total_relation_size(c.oid)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = COALESCE(NULLIF($1::pg_catalog.text, ''), pg_catalog.current_schema()) AND c.relkind = 'r' AND c.relname IN ({names}) ORDER BY 3 DESC, 1`,

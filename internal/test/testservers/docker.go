@@ -39,7 +39,7 @@ const rollbackOnTimeout = "--innodb-rollback-on-timeout=ON"
 var images = map[engine]image{
 	postgres: {
 		repository: "postgres", tag: "18", port: "5432/tcp",
-		command: []string{"postgres", "-c", "max_connections=1000"},
+		command: []string{"postgres", "-c", "max_connections=1000", "-c", "max_prepared_transactions=100"},
 		user:    "postgres", database: "postgres", passwordEnv: "POSTGRES_PASSWORD",
 		// Tests connect very often, and most of that cost would be SCRAM's default of 4096
 		// rounds. lib/pq, with which bench compares, reads no number of less than four digits.

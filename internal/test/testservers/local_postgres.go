@@ -41,7 +41,7 @@ func runPostgres(ctx context.Context, _ engine, folder, binary string) (*server,
 		func(port string) (*process, error) {
 			return start(as, dir, binary, "-D", data,
 				"-c", "listen_addresses=127.0.0.1", "-c", "port="+port,
-				"-c", "unix_socket_directories=", "-c", "max_connections=1000")
+				"-c", "unix_socket_directories=", "-c", "max_connections=1000", "-c", "max_prepared_transactions=100")
 		})
 }
 
