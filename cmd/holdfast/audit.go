@@ -31,17 +31,23 @@ type auditFlags struct {
 func (a *auditFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&a.filter.Owner, "owner", "", "only what was done to this owner's")
-	oneOf(cmd, &a.filter.Kind, "kind", "", "only what was done to this", "lease", "fair lock", "semaphore", "record", "staged", "similar", "database")
+	oneOf(cmd, &a.filter.Kind, "kind", "", "only what was done to this", auditKinds...)
 	flags.StringVar(&a.subject, "subject", "", "only what was done to the key with this hash, in hexadecimal digits")
 	flags.Int64Var(&a.filter.After.Seq, "after", 0, "go on behind the row with this number")
 	flags.StringVar(&a.filter.After.Chain, "after-chain", "", "the chain of that row (Vitess)")
 }
+
+// auditKinds are those that audit.Record has.
+var auditKinds = []string{"lease", "fair lock", "semaphore", "record", "staged", "operation", "similar", "limit", "limit entry", "dead letter", "database"}
 
 // each runs do for each row that the flags select.
 func (a *auditFlags) each(f *flags, cmd *cobra.Command, do func(r audit.Record) error) error {
 	var err error
 	if a.filter.Subject, err = hex.DecodeString(a.subject); err != nil {
 		return usage("--subject is not an even number of hexadecimal digits")
+	}
+	if a.filter.Kind != "" && !slices.Contains(auditKinds, a.filter.Kind) {
+		return unknownChoice("--kind", a.filter.Kind, auditKinds)
 	}
 	return f.with(cmd, func(ctx context.Context, db *holdfast.DB[*sql.Tx]) error {
 		for r, err := range audit.List(ctx, db, a.filter) {

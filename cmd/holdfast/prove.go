@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -32,13 +33,17 @@ func newProve(f *flags) *cobra.Command {
 			}
 			defer func() { err = errors.Join(err, file.close()) }()
 			report, err := f.prove(cmd, o)
+			if report.Verdict == "" {
+				return err
+			}
+			found := f.proved(cmd, report, file) // also if tables were left behind
 			if err == nil && record && report.Verdict == prove.Pass {
 				err = f.record(cmd, report)
 			}
-			if err != nil {
-				return err
+			if err != nil && found != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), errorLine(err))
 			}
-			return f.proved(cmd, report, file)
+			return cmp.Or(found, err)
 		},
 	}
 	cmd.Flags().DurationVar(&o.Duration, "duration", prove.DefaultDuration, fmt.Sprintf("for how long at most: %v to %v", prove.MinDuration, prove.MaxDuration))

@@ -58,6 +58,9 @@ func newReap(f *flags) *cobra.Command {
 			if r.watch.every != 0 && !r.history {
 				return usage("--watch goes with --history: say --every to clear again and again")
 			}
+			if r.every != 0 && (r.dry || r.history) {
+				return usage("--every goes with neither --dry-run nor --history")
+			}
 			for _, t := range r.tables {
 				spec, err := tableSpec(t)
 				if err != nil {
@@ -105,7 +108,7 @@ func (f *reapFlags) run(ctx context.Context, cmd *cobra.Command, db *holdfast.DB
 			return err
 		}
 	}
-	if f.every > 0 && !f.dry {
+	if f.every != 0 {
 		if f.forPeople() && f.every >= 10*time.Millisecond && f.every <= 7*24*time.Hour { // the first pass may be a quarter of it away
 			fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: a pass about every %v, until interrupted\n", f.every)
 		}

@@ -58,8 +58,12 @@ func guard(ctx context.Context, t *trial) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, takeoverWait)
 	defer cancel()
-	if _, err := c.locks.TryAcquire(bounded, key, short...); err == nil {
+	_, err = c.locks.TryAcquire(bounded, key, short...)
+	switch waited := bounded.Err() != nil && ctx.Err() == nil; {
+	case err == nil:
 		return brokenf("a lease was granted while a transaction that was guarded by its former term was open: a stale commit may follow")
+	case !waited && !errors.Is(err, sqllock.ErrHeld):
+		return err // it may have been granted
 	}
 	if err := tx.Commit(); err != nil {
 		return err
