@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,7 +39,10 @@ func (j *joined[Tx]) do(ctx context.Context, tx Tx, body func() (storedResult, e
 			return nil, 0, err
 		}
 	}
-	j.point = takeSavepoint()
+	var travels bool
+	if j.point, travels = takeSavepoint(); !travels {
+		j.q = struct{ core.Querier }{j.q} // which is no Batcher
+	}
 	defer j.point.put()
 	// Claim before any read: a read would fix a snapshot, and the function would then read data
 	// older than the claim.
@@ -163,34 +167,40 @@ func (s *Store[Tx]) lost(err error) error {
 }
 
 // savepoint is one that no other call of this process has at the same time. If two calls in one
-// transaction had the same, the outer one would roll back to that of the inner one. It is used
-// again, because a driver may keep its statements prepared.
-type savepoint struct{ set, back, release core.Bound }
-
-// savepoints are those that no call has.
-var savepoints struct {
-	sync.Mutex
-	free []*savepoint
-	made int
+// transaction had the same, the outer one would roll back to that of the inner one.
+type savepoint struct {
+	set, back, release core.Bound
+	taken              bool
 }
 
-func takeSavepoint() *savepoint {
+// prepared is how many savepoints may travel with other statements: a driver keeps these prepared on each connection, and
+// has room for some hundred.
+const prepared = 32
+
+var savepoints struct {
+	sync.Mutex
+	all []*savepoint
+}
+
+// takeSavepoint returns the first that is free.
+func takeSavepoint() (p *savepoint, travels bool) {
 	savepoints.Lock()
 	defer savepoints.Unlock()
-	if n := len(savepoints.free); n > 0 {
-		p := savepoints.free[n-1]
-		savepoints.free = savepoints.free[:n-1]
-		return p
+	n := slices.IndexFunc(savepoints.all, func(p *savepoint) bool { return !p.taken })
+	if n < 0 {
+		n = len(savepoints.all)
+		name := `SAVEPOINT holdfast_` + strconv.Itoa(n)
+		stmt := func(what, text string) core.Bound { return core.Bound{Stmt: core.Stmt{Name: what, Text: text}} }
+		savepoints.all = append(savepoints.all, &savepoint{stmt("savepoint", name), stmt("rollback to", `ROLLBACK TO `+name), stmt("release", `RELEASE `+name), false})
 	}
-	savepoints.made++
-	name := `SAVEPOINT holdfast_` + strconv.Itoa(savepoints.made)
-	stmt := func(what, text string) core.Bound { return core.Bound{Stmt: core.Stmt{Name: what, Text: text}} }
-	return &savepoint{stmt("savepoint", name), stmt("rollback to", `ROLLBACK TO `+name), stmt("release", `RELEASE `+name)}
+	p = savepoints.all[n]
+	p.taken = true
+	return p, n < prepared
 }
 
 // put gives p back, when its transaction does not have it any more.
 func (p *savepoint) put() {
 	savepoints.Lock()
 	defer savepoints.Unlock()
-	savepoints.free = append(savepoints.free, p)
+	p.taken = false
 }

@@ -101,6 +101,10 @@ func (q querier) Both(ctx context.Context, first, second core.Bound) (a, b core.
 	if err := results.Close(); a.Err == nil && b.Err == nil {
 		b.Err = err
 	}
+	// Both are prepared before the first is sent.
+	if unsent := (pgx.ErrPreprocessingBatch{}); errors.As(a.Err, &unsent) && unsent.SQL() == second.Stmt.Text {
+		a.Err, b.Err = nil, a.Err
+	}
 	a.Err, b.Err = named(a.Err), named(b.Err)
 	return a, b
 }
