@@ -96,7 +96,7 @@ func (l *Locker[Tx]) acquire(ctx context.Context, a ask, opts []sqllock.AcquireO
 
 func (l *Locker[Tx]) do(ctx context.Context, name, lock string, a ask, fn func(ctx context.Context, lease *sqllock.Lease) error, opts []sqllock.AcquireOptions) error {
 	s, err := l.settings(ctx, opts)
-	within, cancel := context.WithCancel(ctx) // see tickets.acquire
+	within, cancel := context.WithCancel(ctx) // leases are made under the keeper's mutex, which ctx may take in its Err
 	defer cancel()
 	s.Within = within
 	acquire := func(ctx context.Context) (*keeper.Lease, error) { return l.tickets.acquire(ctx, a, s, err) }

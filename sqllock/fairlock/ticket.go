@@ -101,8 +101,6 @@ func (s *tickets) acquire(ctx context.Context, a ask, settings keeper.Settings, 
 	}
 	c := &ticket{ask: a, Settings: settings, name: name, outer: holding(settings.Values), event: make(chan struct{}, 1)}
 	c.Values = context.WithValue(settings.Values, holdingKey{}, c)
-	ctx, cancel := context.WithCancel(ctx) // it is asked under the keeper's mutex, which the caller's may take in its Err
-	defer cancel()
 	if a.now {
 		return s.try(ctx, c)
 	}
@@ -147,8 +145,9 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 	s.k.Mu.Unlock()
 	for {
 		ended := keeper.Ended(ctx)
-		s.k.Mu.Lock()
+		s.k.Mu.Lock() // ctx is not asked any more: it may take Mu in its Err
 		var err error
+		var unasked bool
 		switch l := c.lease; {
 		case c.granted && l.Trusted():
 			s.k.Mu.Unlock()
@@ -158,9 +157,7 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 		case s.k.Closed:
 			err = sqllock.ErrClosed
 		case ended != nil:
-			if err = ended; l == nil {
-				err = s.statements.Starved(ctx, err)
-			}
+			err, unasked = ended, l == nil
 		case l != nil && !l.Live(): // the ticket was lost, or the lease just before it could be returned
 			if c.granted {
 				s.k.Abandon(s, *l.Attempt())
@@ -174,6 +171,9 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 			s.leave(c, err)
 			leaves := c.leaves // the goroutine that has sent the ticket may change it
 			s.k.Mu.Unlock()
+			if unasked {
+				err = s.statements.Starved(ctx, err)
+			}
 			s.giveUp(ctx, c, leaves, entering)
 			return nil, err
 		}
