@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,4 +189,53 @@ func pipelined(e *conformance.Env[pgx.Tx], sent func() []string) {
 		e.Error(err)
 	}
 	e.WantOnce("key")
+}
+
+// TestManySavepoints nests more calls in one transaction than savepoints may travel. It does not run beside other tests, whose calls have
+// savepoints, too.
+func TestManySavepoints(t *testing.T) { //nolint:paralleltest // see above
+	for _, engine := range dbtest.Engines() {
+		if engine != dbtest.Postgres {
+			continue // only pgx has native pools
+		}
+		var alone atomic.Int32
+		e := conformance.New(t, conformance.Pgx(), engine, holdfast.Options{Observers: []holdfast.Observer{func(_ context.Context, s holdfast.Statement) {
+			if s.Name == "savepoint" && s.Duration > 0 {
+				alone.Add(1)
+			}
+		}}})
+		s := e.Store(idempotency.Options{})
+		tx, err := e.Begin(e.Ctx, sql.LevelDefault)
+		e.Check(err)
+		var nest func(n int) error
+		nest = func(n int) error {
+			_, err := idempotency.DoTx(e.Ctx, s, tx, conformance.Op(fmt.Sprint(n)), func(ctx context.Context, tx pgx.Tx) (string, error) {
+				if err := e.Effect(ctx, tx, fmt.Sprint(n)); err != nil || n == 35 {
+					return "", err
+				}
+				if err := nest(n + 1); err != nil && !errors.As(err, new(*idempotency.Rejection)) {
+					return "", err
+				}
+				if n == 10 || n == 33 {
+					return "", idempotency.Reject("no", "never")
+				}
+				return "", nil
+			})
+			return err
+		}
+		e.Check(nest(0))
+		e.Check(tx.Commit(e.Ctx))
+		for n := range 36 {
+			want := 1
+			if n >= 10 {
+				want = 0
+			}
+			if got := e.Effects(fmt.Sprint(n)); got != want {
+				t.Errorf("%d: %d effects, not %d", n, got, want)
+			}
+		}
+		if alone.Load() != 4 {
+			t.Errorf("%d savepoints travelled with no other statement", alone.Load())
+		}
+	}
 }

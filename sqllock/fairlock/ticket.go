@@ -342,10 +342,11 @@ func holding(ctx context.Context) *ticket {
 
 // nested refuses a wait that cannot end before the lease of ctx ends.
 func (s *tickets) nested(ctx context.Context, a ask, name lockname.Name) error {
+	c := holding(ctx) // ctx is the caller's, and may take Mu
 	s.k.Mu.Lock()
 	defer s.k.Mu.Unlock()
 	units := a.units
-	for c := holding(ctx); c != nil; c = c.outer {
+	for ; c != nil; c = c.outer {
 		if c.lease == nil || !c.lease.Live() || c.lease.Statements().ID != s.statements.ID || c.name != name {
 			continue
 		}

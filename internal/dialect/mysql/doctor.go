@@ -22,7 +22,7 @@ func (b *Blocked) of() string {
 }
 
 // WithoutSession is what a blocker does that has no session.
-const WithoutSession = `'no session: a prepared XA transaction'`
+const WithoutSession = `'no session: probably a prepared XA transaction'`
 
 // Doctor returns the probes of MySQL and MariaDB, followed by the given ones, which differ
 // between the two.
@@ -94,7 +94,7 @@ var doctor = Doctor(
 	// statement whose text is not UTF-8 (3854). A session may have locked several tables, and the age of its
 	// transaction changes from row to row.
 	Blocked{
-		Blocker: `CAST(COALESCE(b.processlist_id, 0) AS CHAR), COALESCE(b.processlist_user, ''), COALESCE(b.processlist_host, ''), IF(b.thread_id IS NULL, ` + WithoutSession + `, COALESCE(b.processlist_command, '')), COALESCE(CAST(t.timer_wait DIV 1000000 AS SIGNED), 0)`,
+		Blocker: `CAST(COALESCE(b.processlist_id, 0) AS CHAR), COALESCE(b.processlist_user, ''), COALESCE(b.processlist_host, ''), IF(b.processlist_id IS NULL, ` + WithoutSession + `, COALESCE(b.processlist_command, '')), COALESCE(CAST(t.timer_wait DIV 1000000 AS SIGNED), 0)`,
 		From: `(SELECT DISTINCT requesting_thread_id, blocking_engine_transaction_id FROM performance_schema.data_lock_waits) w
 JOIN (SELECT DISTINCT engine_transaction_id, thread_id FROM performance_schema.data_locks WHERE lock_type = 'TABLE') l ON l.engine_transaction_id = w.blocking_engine_transaction_id
 JOIN performance_schema.threads r ON r.thread_id = w.requesting_thread_id LEFT JOIN performance_schema.threads b ON b.thread_id = l.thread_id

@@ -11,16 +11,18 @@ import (
 var blocker = `b.pid::pg_catalog.text, COALESCE(b.usename::pg_catalog.text, ''),
  COALESCE(NULLIF(b.application_name, ''), pg_catalog.host(b.client_addr), ''), COALESCE(b.state, ''), ` + micros("b.xact_start")
 
-// A prepared transaction x has no session: pg_blocking_pids gives 0 for it. It has a lock h on what the session of the lock l waits for,
-// and the lock t on its own id.
+// A prepared transaction x has no session: pg_blocking_pids gives 0 for it. It has a lock h, in a mode that may conflict, on what the
+// session of the lock l waits for, and the lock t on its own id.
 var (
-	prepared   = `'0', x.owner::pg_catalog.text, '', 'prepared transaction ' || pg_catalog.quote_literal(x.gid), ` + micros("x.prepared")
-	ofPrepared = `JOIN pg_catalog.pg_locks h ON h.granted AND h.pid IS NULL
+	prepared   = `'0', COALESCE(x.owner::pg_catalog.text, ''), '', 'prepared transaction ' || pg_catalog.quote_literal(x.gid), ` + micros("x.prepared")
+	ofPrepared = `JOIN pg_catalog.pg_locks t ON t.granted AND t.pid IS NULL AND t.locktype = 'transactionid'
+JOIN pg_catalog.pg_prepared_xacts x ON x.transaction = t.transactionid
+WHERE NOT l.granted AND 0 = ANY (pg_catalog.pg_blocking_pids(l.pid)) AND EXISTS (SELECT FROM pg_catalog.pg_locks h
+ WHERE h.granted AND h.pid IS NULL AND h.virtualtransaction = t.virtualtransaction
  AND (h.locktype, h.database, h.relation, h.page, h.tuple, h.transactionid, h.classid, h.objid, h.objsubid)
  IS NOT DISTINCT FROM (l.locktype, l.database, l.relation, l.page, l.tuple, l.transactionid, l.classid, l.objid, l.objsubid)
-JOIN pg_catalog.pg_locks t ON t.granted AND t.pid IS NULL AND t.locktype = 'transactionid' AND t.virtualtransaction = h.virtualtransaction
-JOIN pg_catalog.pg_prepared_xacts x ON x.transaction = t.transactionid
-WHERE NOT l.granted AND 0 = ANY (pg_catalog.pg_blocking_pids(l.pid))`
+ AND h.mode <> 'SIReadLock' AND (h.mode <> 'AccessShareLock' OR l.mode = 'AccessExclusiveLock')
+ AND (h.mode <> 'RowShareLock' OR l.mode IN ('ExclusiveLock', 'AccessExclusiveLock')))`
 )
 
 var doctor = dialect.Doctor{

@@ -59,7 +59,11 @@ func (s *CrashServer) NewStandby(tb testing.TB) (*CrashServer, error) {
 // from then on is in the log of both. What the server had is replaced by a copy. Commits wait while the standby
 // starts, not while primary is copied.
 func (s *CrashServer) Follow(primary *CrashServer) error {
-	if err := s.node.CopyOf(primary.node); err != nil {
+	err := s.node.CopyOf(primary.node)
+	if err != nil && primary.Start() == nil { // after the crash of one of its processes it ends all connections, and answers again
+		err = s.node.CopyOf(primary.node)
+	}
+	if err != nil {
 		return fmt.Errorf("%w; its primary:\n%s", err, primary.said())
 	}
 	return primary.asAdmin(func(ctx context.Context, conn *sql.Conn) error {
