@@ -40,10 +40,11 @@ func (j *joined[Tx]) do(ctx context.Context, tx Tx, body func() (storedResult, e
 		}
 	}
 	var travels bool
-	if j.point, travels = takeSavepoint(); !travels {
-		j.q = struct{ core.Querier }{j.q} // which is no Batcher
-	}
+	j.point, travels = takeSavepoint()
 	defer j.point.put()
+	if _, can := j.q.(core.Batcher); can && !travels {
+		j.q = struct{ core.Querier }{j.q}
+	}
 	// Claim before any read: a read would fix a snapshot, and the function would then read data
 	// older than the claim.
 	won, err := j.claim(ctx)

@@ -84,13 +84,13 @@ func (m *leases) ended(ctx context.Context, states map[lockname.Name]lockstmt.St
 	var ended map[keeper.Process]bool
 	for _, s := range states {
 		p := keeper.ProcessOf(s.Attempt)
-		if _, asked := ended[p]; asked || s.Left == 0 || !p.InSession() {
+		if s.Left == 0 || !p.InSession() {
 			continue
 		}
 		if ended == nil {
 			ended = map[keeper.Process]bool{}
 		}
-		ended[p] = m.k.Liveness.EndedNow(ctx, p)
+		m.k.Liveness.EndedIn(ctx, ended, p)
 	}
 	return ended
 }

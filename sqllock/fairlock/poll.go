@@ -116,15 +116,9 @@ func (s *tickets) clearEnded(ctx context.Context, due []*queue) map[*queue]bool 
 	}
 	s.k.Mu.Unlock()
 	var ended map[*queue]bool
-	asked := make(map[keeper.Process]bool, len(heads)) // once about each
+	asked := make(map[keeper.Process]bool, len(heads))
 	for q, head := range heads {
-		p := keeper.ProcessOf(head[:])
-		over, known := asked[p]
-		if !known {
-			over = s.k.Liveness.EndedNow(ctx, p)
-			asked[p] = over
-		}
-		if !over {
+		if !s.k.Liveness.EndedIn(ctx, asked, keeper.ProcessOf(head[:])) {
 			continue
 		}
 		// If the row is locked, for example by a guarded transaction, a later poll tries again.

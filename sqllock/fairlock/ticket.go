@@ -147,7 +147,7 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 		ended := keeper.Ended(ctx)
 		s.k.Mu.Lock() // ctx is not asked any more: it may take Mu in its Err
 		var err error
-		var unasked bool
+		var noTicket bool
 		switch l := c.lease; {
 		case c.granted && l.Trusted():
 			s.k.Mu.Unlock()
@@ -157,7 +157,7 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 		case s.k.Closed:
 			err = sqllock.ErrClosed
 		case ended != nil:
-			err, unasked = ended, l == nil
+			err, noTicket = ended, l == nil
 		case l != nil && !l.Live(): // the ticket was lost, or the lease just before it could be returned
 			if c.granted {
 				s.k.Abandon(s, *l.Attempt())
@@ -171,7 +171,7 @@ func (s *tickets) await(ctx context.Context, c *ticket) (*keeper.Lease, error) {
 			s.leave(c, err)
 			leaves := c.leaves // the goroutine that has sent the ticket may change it
 			s.k.Mu.Unlock()
-			if unasked {
+			if noTicket {
 				err = s.statements.Starved(ctx, err)
 			}
 			s.giveUp(ctx, c, leaves, entering)

@@ -286,6 +286,16 @@ func (s *Liveness) EndedNow(ctx context.Context, p Process) bool {
 	return o.ended
 }
 
+// EndedIn is EndedNow for one poll, which asks once about each process. asked has the answers so far.
+func (s *Liveness) EndedIn(ctx context.Context, asked map[Process]bool, p Process) bool {
+	over, known := asked[p]
+	if !known {
+		over = s.EndedNow(ctx, p)
+		asked[p] = over
+	}
+	return over
+}
+
 // set records what is known about a session, and forgets old ones. s.mu is held.
 func (s *Liveness) set(p Process, o other) {
 	for p, o := range s.others {
